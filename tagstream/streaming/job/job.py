@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
@@ -148,6 +149,7 @@ def stream(
     lease = LeaseKeeper(table.storage, clock_ms)
     monitor = Monitor(progress, watch)
     failures = FailureLog(spark)
+    job: JobContext | None = None
     try:
         watch.step("taking the table's writer lease")
         lease.acquire(f"stream {options.stream_id}")
@@ -161,72 +163,19 @@ def stream(
         choose_checkpoint_files(spark, job.env.checkpoint.root)
         _clear_leftovers(job)
         forget_notes(job)
+        run = _Stream(job, spark, options, progress, monitor, watch, failures, frame)
         restart: Restart | None = None
         while True:
-            rebuild = restart.why if restart is not None and restart.rebuild else None
-            if restart is not None:
-                _leave_to_others(job, restart)
-            doubt = restart.why if restart is not None and restart.doubt else None
-            watch.step("comparing index and table")
-            if job.table.timeline().pending:  # what is rolled back now would have to be told there, too
-                job.table = drop_unkept(job.table, options.metadata, clock_ms())
-            if doubt is not None:
-                job.table = drop_wrong_listing(job.table, clock_ms())
-            cover_table(job, spark, rebuild=rebuild, doubt=doubt)
-            job.table = drop_unkept(job.table, options.metadata, clock_ms())
-            again = restart is not None and restart.count > 1 and restart.error == SchemaChangedError.__name__
-            if restart is not None and options.transformers:  # the schema file may be another one
-                job.options = with_schema_by_spark(job.options, spark)
-            widens = look_at_schema(job, again=again)
-            if widens:
-                job.table = drop_partition_stats(job.table, clock_ms())
-            if widens and job.table.config.is_merge_on_read and compact_logs(job, spark):
-                cover_table(job, spark)
-            job.table = make_if_wanted(job.table, job.decode.stored, options.metadata, spark, clock_ms)
-            job.metadata = MetadataKeeper.open(job.table, job.decode.stored, options.metadata.record_index_groups)
-            job.table.check_writable(keeps_metadata=job.metadata is not None)
-            job.small_files.load(job.table.view())
-            find_depth(job)
-            start_index(job, spark)
-            services = TableServices(job, spark)
-            letters, topic = Delivery.open(job, spark), TopicWatch(job, spark)
-            sink = BatchSink(job, monitor.on_report, progress.begin, services, letters.after_batch, frame)
-            files = SourceFiles.open(spark, job)
-            watch.ready(spark)
-            query = start_query(spark, job, sink, files, frame)
-            if files is not None:
-                files.start(lambda: (sink.begun, sink.running))  # noqa: B023
-            try:
-                run_to_end(query, job, sink, monitor, files)
+            run.recover(restart)
+            run.prepare(restart)
+            restart = run.query(restart)
+            if restart is None:
                 return job
-            except Exception as e:
-                if stop.requested and has_ended(spark):
-                    raise StopRequested(
-                        f"{stop.signal_name} has ended Spark as well as this job; a batch that was not finished is done "
-                        "again by the next start"
-                    ) from e
-                restart = restart_after(e, sink, restart)
-                if restart is None:
-                    note_batch(e, job.root.files)
-                    raise
-                lease.check()  # a driver that stood still leaves it all to its successor
-                take_noticed(job, restart.why)
-                LOG.log(restart.level, "%s. The query starts again", restart.why)
-                watch.status.restarted(restart.error, restart.why)
-                job.env.lease.beat(None)
-            finally:
-                services.close()
-                end_query(query)
-                topic.close()
-                failures.restore()
-                sink.tell_quarantined()
-                if files is not None:
-                    files.close()
-            job.run_owner = run_owner(clock_ms())
-            job.run = claim_run(job.env.checkpoint, job.run_owner)
-            job.table = job.table.reload()
+            run.renew()
     except StopRequested as e:
         LOG.info("%s", e)
+        if job is None:
+            raise
         return job
     except Exception as e:
         name = next((kind for kind, _ in reversed(own_errors(e))), type(e).__name__)
@@ -235,6 +184,104 @@ def stream(
     finally:
         watch.ended()
         lease.release()
+
+
+@dataclass(frozen=True)
+class _Stream:
+    """The states of a stream, one method each: recover, prepare, query; after a query that is to start again, renew."""
+
+    job: JobContext
+    spark: SparkSession
+    options: Options
+    progress: Display
+    monitor: Monitor
+    watch: Watch
+    failures: FailureLog
+    frame: Frame | None
+
+    def recover(self, restart: Restart | None) -> None:
+        """Index and table are brought together. ``restart``: why the query before this one ended, None at the start."""
+        job, clock_ms = self.job, self.job.env.clock_ms
+        rebuild = restart.why if restart is not None and restart.rebuild else None
+        doubt = restart.why if restart is not None and restart.doubt else None
+        if restart is not None:
+            _leave_to_others(job, restart)
+        self.watch.step("comparing index and table")
+        if job.table.timeline().pending:  # what is rolled back now would have to be told there, too
+            job.table = drop_unkept(job.table, self.options.metadata, clock_ms())
+        if doubt is not None:
+            job.table = drop_wrong_listing(job.table, clock_ms())
+        cover_table(job, self.spark, rebuild=rebuild, doubt=doubt)
+        job.table = drop_unkept(job.table, self.options.metadata, clock_ms())
+
+    def prepare(self, restart: Restart | None) -> None:
+        """The schema, the metadata table, the file groups that take inserts and the index are as the query needs them."""
+        job, clock_ms, metadata = self.job, self.job.env.clock_ms, self.options.metadata
+        again = restart is not None and restart.count > 1 and restart.error == SchemaChangedError.__name__
+        if restart is not None and self.options.transformers:  # the schema file may be another one
+            job.options = with_schema_by_spark(job.options, self.spark)
+        widens = look_at_schema(job, again=again)
+        if widens:
+            job.table = drop_partition_stats(job.table, clock_ms())
+        if widens and job.table.config.is_merge_on_read and compact_logs(job, self.spark):
+            cover_table(job, self.spark)
+        job.table = make_if_wanted(job.table, job.decode.stored, metadata, self.spark, clock_ms)
+        job.metadata = MetadataKeeper.open(job.table, job.decode.stored, metadata.record_index_groups)
+        job.table.check_writable(keeps_metadata=job.metadata is not None)
+        job.small_files.load(job.table.view())
+        find_depth(job)
+        start_index(job, self.spark)
+
+    def query(self, before: Restart | None) -> Restart | None:
+        """One query until its end: None when the source is read, else why another one is to start. ``before``: why this one
+        was started. Raises what no other query can cure."""
+        job, spark = self.job, self.spark
+        services = TableServices(job, spark)
+        letters, topic = Delivery.open(job, spark), TopicWatch(job, spark)
+        sink = BatchSink(job, self.monitor.on_report, self.progress.begin, services, letters.after_batch, self.frame)
+        files = SourceFiles.open(spark, job)
+        self.watch.ready(spark)
+        query = start_query(spark, job, sink, files, self.frame)
+        if files is not None:
+            files.start(lambda: (sink.begun, sink.running))
+        try:
+            run_to_end(query, job, sink, self.monitor, files)
+            return None
+        except Exception as e:
+            return self._restart(e, sink, before)
+        finally:
+            services.close()
+            end_query(query)
+            topic.close()
+            self.failures.restore()
+            sink.tell_quarantined()
+            if files is not None:
+                files.close()
+
+    def _restart(self, error: Exception, sink: BatchSink, before: Restart | None) -> Restart:
+        job, stop = self.job, self.job.env.stop
+        if stop.requested and has_ended(self.spark):
+            raise StopRequested(
+                f"{stop.signal_name} has ended Spark as well as this job; a batch that was not finished is done "
+                "again by the next start"
+            ) from error
+        restart = restart_after(error, sink, before)
+        if restart is None:
+            note_batch(error, job.root.files)
+            raise error
+        job.env.lease.check()  # a driver that stood still leaves it all to its successor
+        take_noticed(job, restart.why)
+        LOG.log(restart.level, "%s. The query starts again", restart.why)
+        self.watch.status.restarted(restart.error, restart.why)
+        job.env.lease.beat(None)
+        return restart
+
+    def renew(self) -> None:
+        """A query that starts again is a run of its own, and sees the table as it is then."""
+        job = self.job
+        job.run_owner = run_owner(job.env.clock_ms())
+        job.run = claim_run(job.env.checkpoint, job.run_owner)
+        job.table = job.table.reload()
 
 
 def _clear_leftovers(job: JobContext) -> None:

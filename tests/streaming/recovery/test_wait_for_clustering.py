@@ -51,7 +51,7 @@ def taken_back(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_another_writers_plan_is_waited_for(taken_back: list[str]) -> None:
     waiting = job({("p", "f"): PLAN}, False, ends_after=3)
     settle.wait_for_clustering(waiting, PLAN)
-    assert (waiting.stop.count, taken_back) == (3, [])
+    assert (waiting.env.stop.count, taken_back) == (3, [])
 
 
 def test_after_an_hour_the_job_ends_and_says_what_to_do(taken_back: list[str]) -> None:
