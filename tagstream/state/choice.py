@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.state import decide as fill
+from tagstream.state import decide
 from tagstream.state.codec import TOMBSTONE
 from tagstream.state.decide import BOOLS, Keys, Known, Winners, choose_winners, distinct_keys
 from tagstream.state.store_entries import Place
@@ -41,9 +41,9 @@ class Choice:
     known: Known
     origin: INT64
     refused: INT64
-    own: fill.Walk | None = None
+    own: decide.Walk | None = None
     own_keys: INT64 | None = None
-    images: fill.Walk | None = None
+    images: decide.Walk | None = None
     image_known: Known | None = None
     image_open: BOOLS = field(default_factory=lambda: np.zeros(0, np.bool_))
     image_deleted: BOOLS = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -58,7 +58,7 @@ class Choice:
         if self.own is None or self.own_keys is None or self.images is None or self.image_known is None:
             return result
         own_places = [
-            places[old[key]] if held == fill.OWN else None
+            places[old[key]] if held == decide.OWN else None
             for key, held in zip(self.own_keys.tolist(), self.own.held.tolist(), strict=True)
         ]
         codes, inverse = np.unique(self.image_known.records.loc[self.image_known.live], return_inverse=True)
@@ -113,14 +113,14 @@ def choose(batch: TagBatch, look_up: Callable[[list[bytes]], Known]) -> Choice:
         names: OBJECTS = batch.skeys[keys.rows[keys.starts]]
         known = look_up(names.tolist())
         winners = choose_winners(batch, keys, known)
-        short = fill.lacking(batch, winners)
+        short = decide.lacking(batch, winners)
         if not short.any() and not batch.images:
             return Choice(batch, names, winners, known, origin, np.concatenate(refused))
         in_batch = {name: i for i, name in enumerate(names.tolist())} if batch.images else {}
         asked = [in_batch.get(image.skey, -1) for image in batch.images]
-        chains = fill.chains(batch, keys, known, _with(short, asked))
-        own = fill.of_new_rows(batch, fill.walk(batch, winners.row[short], chains.before))
-        lost = own.rows[own.held == fill.LOST]
+        chains = decide.chains(batch, keys, known, _with(short, asked))
+        own = decide.of_new_rows(batch, decide.walk(batch, winners.row[short], chains.before))
+        lost = own.rows[own.held == decide.LOST]
         if not len(lost):
             image_known = look_up([image.skey for image in batch.images])
             images = _images(batch, chains, asked, image_known)
@@ -142,22 +142,22 @@ def _with(mask: npt.NDArray[np.bool_], more: Sequence[int]) -> npt.NDArray[np.bo
     return out
 
 
-def _images(batch: TagBatch, chains: fill.Chains, asked: Sequence[int], known: Known) -> fill.Walk:
+def _images(batch: TagBatch, chains: decide.Chains, asked: Sequence[int], known: Known) -> decide.Walk:
     """The rows that were asked for. A loop: a key that changes is rare."""
     assert batch.absent is not None
     none = np.zeros(0, np.int64)
     columns = batch.absent.shape[1]
     start = [
-        fill.image_row(batch, chains.rows_of.get(key, none), image)
+        decide.image_row(batch, chains.rows_of.get(key, none), image)
         for key, image in zip(asked, batch.images, strict=True)
     ]
     rows = np.array(start, np.int64)
     donor = np.full((len(rows), columns), -1, np.int64)
-    held = np.where(rows == fill.OWN, np.where(_holds(batch, known), fill.OWN, fill.LOST), rows)
+    held = np.where(rows == decide.OWN, np.where(_holds(batch, known), decide.OWN, decide.LOST), rows)
     there = np.flatnonzero(rows >= 0)
-    walked = fill.walk(batch, rows[there], chains.before)
+    walked = decide.walk(batch, rows[there], chains.before)
     donor[there], held[there] = walked.donor, walked.held
-    return fill.Walk(rows, donor, held)
+    return decide.Walk(rows, donor, held)
 
 
 def _orders(batch: TagBatch, rows: INT64, known: Known) -> list[int | bytes | None]:
@@ -168,7 +168,7 @@ def _orders(batch: TagBatch, rows: INT64, known: Known) -> list[int | bytes | No
             continue
         if row >= 0 and not batch.flags[row] & FLAG_NO_ORDERING:
             found[i] = batch.ordering[row]
-        elif row == fill.OWN and known.has_ordering[i]:
+        elif row == decide.OWN and known.has_ordering[i]:
             found[i] = known.records.ordering[i]
     return found
 

@@ -16,14 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.state import tag_group as stats
 from tagstream.state.codec import ORDERING_UNKNOWN, Records
 from tagstream.state.decide import Decision, Keys, Known, Winners, check_batch, choose_winners, decide, distinct_keys
 from tagstream.state.implied_deletes import Copies
 from tagstream.state.layout import OrderingKind, has_bytes
 from tagstream.state.store_entries import StoreMeta
 from tagstream.state.tag_batch import FLAG_DELETE, INT64, OBJECTS, TagBatch
-from tagstream.state.tag_group import tag_result
+from tagstream.state.tag_group import count, empty_stats, tag_result
 from tagstream.streaming.batch.completed import without_lacking
 from tagstream.streaming.batch.located import bad_records, located_schema
 from tagstream.streaming.batch.tag import located, sorted_out, tag_batch
@@ -86,7 +85,7 @@ def tag_pulled(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpe
     schema = located_schema(spec.ordering, rows.schema.field("row").type)
     batch = tag_batch(good, spec.ordering)
     if not len(batch):
-        return bad_records(label, bad, schema), stats.empty_stats() | {"skipped": skipped}
+        return bad_records(label, bad, schema), empty_stats() | {"skipped": skipped}
     check_batch(batch)
     keys = distinct_keys(batch)
     names: OBJECTS = batch.skeys[keys.rows[keys.starts]]
@@ -275,4 +274,4 @@ def _rows(
 
 
 def _counts(records: int, decision: Decision) -> dict[str, int]:
-    return stats.count(records, decision, StoreMeta(), 0)
+    return count(records, decision, StoreMeta(), 0)

@@ -23,9 +23,7 @@ from tagstream.streaming.errors import EnvironmentProblemError, UnfitMachineErro
 from tagstream.streaming.source.connector import JAR_SETTINGS, check_jars, spark_jars
 from tagstream.streaming.source.jars import s3a_pom, s3a_versions
 from tagstream.table.errors import ConfigError
-from tagstream.table.storage.settings import S3, SCHEMES
-from tagstream.table.storage.settings import object_options as options_of
-from tagstream.table.storage.settings import parse_object_url as parse
+from tagstream.table.storage.settings import S3, SCHEMES, object_options, parse_object_url
 
 OLDEST = oldest_java()
 _SECONDS = 60
@@ -127,7 +125,7 @@ def store_conf(checkpoint: str, settings: Mapping[str, str], env: Mapping[str, s
     """
     if _scheme(checkpoint) != S3:
         return {}
-    made = dict(options_of(parse(checkpoint)[0], settings, env))
+    made = dict(object_options(parse_object_url(checkpoint)[0], settings, env))
     wanted = {**_QUICK, "fs.s3a.endpoint.region": made["region"]}
     if "endpoint" in made:
         plain = made["endpoint"].startswith("http://")

@@ -20,8 +20,7 @@ from hdfs_native import Client, FileReader, FileStatus, WriteOptions
 
 from tagstream.table.storage.common import RangeReader, joined, read_numbered, swap_numbered
 from tagstream.table.storage.hdfs_client import NOT_COMPLETE, client, is_no_folder, told, until_done
-from tagstream.table.storage.settings import Options, parse
-from tagstream.table.storage.settings import hdfs_options as options_of
+from tagstream.table.storage.settings import Options, hdfs_options, parse_hdfs_url
 from tagstream.table.storage.storage import FileEntry, Register, at_once
 
 R = TypeVar("R")
@@ -43,7 +42,7 @@ class HdfsStorage:
     @classmethod
     def of_url(cls, url: str, settings: Mapping[str, str]) -> HdfsStorage:
         """The storage of a URL; ``settings`` are Hadoop's."""
-        return cls(*parse(url), options_of(settings))
+        return cls(*parse_hdfs_url(url), hdfs_options(settings))
 
     @property
     def root(self) -> str:

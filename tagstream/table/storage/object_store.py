@@ -19,8 +19,7 @@ import pyarrow as pa
 from tagstream.table.errors import InvalidPartitionPathError, StaleVersionError
 from tagstream.table.storage.common import joined
 from tagstream.table.storage.object_bucket import AT_ONCE, Bucket, Found
-from tagstream.table.storage.settings import object_options as options_of
-from tagstream.table.storage.settings import parse_object_url as parse
+from tagstream.table.storage.settings import object_options, parse_object_url
 from tagstream.table.storage.storage import FileEntry, Register, each
 
 # Empty files of ours and of Hudi. Another empty object may be a folder of Hadoop's S3A: looked for by its name, it is
@@ -38,8 +37,8 @@ class ObjectStorage:
     @classmethod
     def of_url(cls, url: str, settings: Mapping[str, str], env: Mapping[str, str]) -> ObjectStorage:
         """The storage of a URL; ``settings`` are Hadoop's."""
-        place, prefix = parse(url)
-        return cls(Bucket(place, options_of(place, settings, env)), prefix)
+        place, prefix = parse_object_url(url)
+        return cls(Bucket(place, object_options(place, settings, env)), prefix)
 
     @property
     def root(self) -> str:

@@ -12,10 +12,8 @@ from pathlib import PurePosixPath
 from urllib.parse import quote, unquote, urlsplit
 
 from tagstream.table.errors import ConfigError
-from tagstream.table.storage import settings as hdfs
 from tagstream.table.storage.posix import PosixStorage
-from tagstream.table.storage.settings import SCHEMES, kept_settings
-from tagstream.table.storage.settings import parse_object_url as parse
+from tagstream.table.storage.settings import HDFS_SCHEME, SCHEMES, kept_settings, parse_hdfs_url, parse_object_url
 from tagstream.table.storage.storage import Storage
 
 
@@ -38,10 +36,10 @@ def canonical(place: str) -> str:
 
     Nothing is opened; a scheme that is not supported stays as it is.
     """
-    if place.startswith(f"{hdfs.SCHEME}://"):
-        return "".join(hdfs.parse(place))
+    if place.startswith(f"{HDFS_SCHEME}://"):
+        return "".join(parse_hdfs_url(place))
     if place.partition("://")[0] in SCHEMES and "://" in place:
-        found, key = parse(place)
+        found, key = parse_object_url(place)
         return f"{found.url}/{key}" if key else found.url
     if "://" in place and not place.startswith("file:"):
         return place
@@ -111,7 +109,7 @@ def _without(url: str, extra: str, package: str, error: ImportError) -> ConfigEr
 # What opens a URL of a scheme.
 OPENERS: dict[str, Callable[[str], Storage]] = {
     "file": _posix,
-    hdfs.SCHEME: _hdfs,
+    HDFS_SCHEME: _hdfs,
     **dict.fromkeys(SCHEMES, _object_store),
 }
 

@@ -51,20 +51,20 @@ def kept_settings(env: Mapping[str, str] | None = None) -> dict[str, str]:
     return found
 
 
-SCHEME = "hdfs"
+HDFS_SCHEME = "hdfs"
 _SECRET = ("password", "secret", "keytab")
 _SETTINGS = ("dfs.", "fs.defaultFS", "fs.viewfs.", "hadoop.security.authentication")
 
 Options = tuple[tuple[str, str], ...]
 
 
-def parse(url: str) -> tuple[str, str]:
+def parse_hdfs_url(url: str) -> tuple[str, str]:
     """The NameNode's (or cluster's) URL and the path; ConfigError for what is none. Nothing is quoted in a path."""
     authority, _, path = url.partition("://")[2].partition("/")
     parts = [part for part in path.split("/") if part]
     if "@" in authority or any(part in (".", "..") for part in parts):
         raise ConfigError(f"hdfs://{authority.rpartition('@')[2]}/{path}: write hdfs://HOST:PORT/FOLDER")
-    return f"{SCHEME}://{authority}", "/" + "/".join(parts)
+    return f"{HDFS_SCHEME}://{authority}", "/" + "/".join(parts)
 
 
 def hdfs_options(settings: Mapping[str, str]) -> Options:

@@ -20,8 +20,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode import literals as temporal
-from tagstream.streaming.source.decode.literals import EXACT_DOUBLE, EXACT_FLOAT, SMALLEST_FLOAT, Misfit
+from tagstream.streaming.source.decode.literals import (
+    DATE_PATTERN,
+    DATED_PATTERN,
+    EXACT_DOUBLE,
+    EXACT_FLOAT,
+    SMALLEST_FLOAT,
+    ZONED_PATTERN,
+    Misfit,
+    clock_pattern,
+    stamp_pattern,
+    surplus_digits,
+    ticks_of_day,
+)
 from tagstream.streaming.source.decode.record_decoder import UUID_PATTERN, Number, RecordDecoder, TooDeep
 from tagstream.streaming.source.decode.record_format import ITEM, NO_FACTS, STRICT, DecodeRules, Facts
 
@@ -156,7 +167,7 @@ def _native(column: pa.Array, kind: pa.DataType, rules: DecodeRules, facts: Fact
         return column.cast(kind), None
     if t.is_time(kind):
         ticks = pc.fill_null(column, 0).to_numpy()
-        return column.cast(kind), _some((ticks < 0) | (ticks >= temporal.ticks_of_day(kind.unit)))
+        return column.cast(kind), _some((ticks < 0) | (ticks >= ticks_of_day(kind.unit)))
     if t.is_string(kind):
         return column, _wrong_texts(column, facts) if rules.check_texts and facts.restricts else None
     if t.is_binary(kind) or t.is_fixed_size_binary(kind):
@@ -233,15 +244,15 @@ def _from_text(column: pa.Array, kind: pa.DataType, rules: DecodeRules) -> tuple
     if rules.drop_utc and not t.is_integer(kind) and getattr(kind, "tz", None) is None:
         column = pc.replace_substring_regex(column, r"Z$", "")
     if rules.truncate_times and t.is_timestamp(kind):
-        column = pc.replace_substring_regex(column, *temporal.surplus_digits(kind.unit))
+        column = pc.replace_substring_regex(column, *surplus_digits(kind.unit))
     if t.is_integer(kind):
         pattern = _INTEGER
     elif t.is_time(kind):
-        pattern = temporal.clock_pattern(kind.unit)
+        pattern = clock_pattern(kind.unit)
     elif t.is_date32(kind):
-        pattern = temporal.DATED_PATTERN if rules.truncate_times else temporal.DATE_PATTERN
+        pattern = DATED_PATTERN if rules.truncate_times else DATE_PATTERN
     else:
-        pattern = temporal.stamp_pattern(kind.unit, kind.tz is not None)
+        pattern = stamp_pattern(kind.unit, kind.tz is not None)
     good = pc.fill_null(pc.match_substring_regex(column, pattern), True)
     if not t.is_integer(kind):
         # Arrow has a year 0, Python's calendar has not: the strict path refuses it.
@@ -250,7 +261,7 @@ def _from_text(column: pa.Array, kind: pa.DataType, rules: DecodeRules) -> tuple
     if t.is_date32(kind) and rules.truncate_times:
         texts = pc.utf8_slice_codeunits(texts, 0, 10)
     if t.is_timestamp(kind) and kind.tz is not None:
-        zoned = pc.fill_null(pc.match_substring_regex(texts, temporal.ZONED_PATTERN), False)
+        zoned = pc.fill_null(pc.match_substring_regex(texts, ZONED_PATTERN), False)
         dated = pc.equal(pc.binary_length(texts), 10)  # Arrow wants no zone on a date alone
         clock = pc.if_else(pc.fill_null(dated, False), "T00:00", "")
         texts = pc.binary_join_element_wise(texts, clock, pc.if_else(zoned, "", "Z"), "")

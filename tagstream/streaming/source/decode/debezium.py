@@ -14,7 +14,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode import debezium_envelope as placeholder
 from tagstream.streaming.source.decode.columns import (
     mask_of,
     nulls_of,
@@ -31,6 +30,7 @@ from tagstream.streaming.source.decode.debezium_envelope import (
     OP,
     PLACES,
     SNAPSHOT,
+    UNAVAILABLE_VALUE,
     Order,
     Placeholder,
     binlog_order,
@@ -60,7 +60,7 @@ class DebeziumRules:
 
     order: Order = "lsn"
     truncate: Literal["fail", "delete", "ignore"] = "fail"
-    placeholder: str = placeholder.DEFAULT
+    placeholder: str = UNAVAILABLE_VALUE
 
 
 class DebeziumEvents:

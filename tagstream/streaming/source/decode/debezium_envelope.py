@@ -152,14 +152,14 @@ class FlatBody:
         return rows, reason
 
 
-DEFAULT = "__debezium_unavailable_value"
+UNAVAILABLE_VALUE = "__debezium_unavailable_value"
 Mask = npt.NDArray[np.bool_]
 
 
 class Placeholder:
     """Finds the placeholder in columns."""
 
-    def __init__(self, text: str = DEFAULT) -> None:
+    def __init__(self, text: str = UNAVAILABLE_VALUE) -> None:
         self._text = text
         raw = text.encode()
         self._raw = raw

@@ -14,8 +14,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode import columns as binary_text
-from tagstream.streaming.source.decode.columns import mask_of, nulls_of, only_where, text_where
+from tagstream.streaming.source.decode.columns import (
+    decimal_text,
+    from_base64,
+    from_hex,
+    mask_of,
+    nulls_of,
+    only_where,
+    text_where,
+    to_decimals,
+)
 
 Kind = Literal["plain", "decimal", "variable", "bytes", "days", "ticks", "uuid", "nested"]
 BytesAs = Literal["base64", "hex", "raw"]
@@ -262,13 +270,13 @@ def _plain(column: pa.Array, _encoding: Encoding, _bytes_as: BytesAs) -> Made:
 def _bytes(column: pa.Array, _encoding: Encoding, bytes_as: BytesAs) -> Made:
     if not pa.types.is_string(column.type) or bytes_as == "raw":
         return column.cast(pa.binary()), None
-    made, wrong = (binary_text.from_hex if bytes_as == "hex" else binary_text.from_base64)(column)
+    made, wrong = (from_hex if bytes_as == "hex" else from_base64)(column)
     return made, text_where(wrong, f"is no {bytes_as}") if wrong.any() else None
 
 
 def _decimal(column: pa.Array, encoding: Encoding, _bytes_as: BytesAs) -> Made:
     raw, reason = _bytes(column, encoding, "base64")
-    made, wrong = binary_text.to_decimals(raw, encoding.scale)
+    made, wrong = to_decimals(raw, encoding.scale)
     if wrong.any():
         reason = _first(reason, text_where(wrong, "has more than 38 digits"))
     return made, reason
@@ -285,13 +293,13 @@ def _variable(column: pa.Array, _encoding: Encoding, _bytes_as: BytesAs) -> Made
         if not 0 <= scale <= 38:
             long += np.flatnonzero(mine & ~nulls_of(raw)).tolist()
             continue
-        made, wrong = binary_text.to_decimals(raw, scale)
+        made, wrong = to_decimals(raw, scale)
         out = pc.if_else(pa.array(mine), pc.cast(made, pa.string()), out)
         long += np.flatnonzero(wrong & mine).tolist()
     if long:  # a loop: few numbers have more than 38 digits
         texts = out.to_pylist()
         for i in long:
-            texts[i] = binary_text.decimal_text(raw[i].as_py(), int(scales[i]))
+            texts[i] = decimal_text(raw[i].as_py(), int(scales[i]))
         out = pa.array(texts, pa.string())
     return out, reason
 

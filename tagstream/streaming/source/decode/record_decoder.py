@@ -20,8 +20,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.streaming.source.decode import literals as temporal
-from tagstream.streaming.source.decode.literals import Misfit, shown, to_decimal, to_double, to_float, to_int
+from tagstream.streaming.source.decode.literals import (
+    Misfit,
+    shown,
+    to_days,
+    to_decimal,
+    to_double,
+    to_float,
+    to_int,
+    to_ticks,
+    to_time,
+    without_utc,
+)
 from tagstream.streaming.source.decode.record_format import ITEM, NO_FACTS, DecodeRules, Facts
 
 Coerce = Callable[[Any], Any]
@@ -71,13 +81,13 @@ def coercer(kind: pa.DataType, rules: DecodeRules, facts: Facts = NO_FACTS) -> C
     if t.is_decimal(kind):
         return _from_text(lambda text: to_decimal(text, kind.precision, kind.scale, rounding=rounding), "a number")
     if t.is_timestamp(kind):
-        local = temporal.without_utc if rules.drop_utc and kind.tz is None else str
-        return _from_text(lambda text: temporal.to_ticks(local(text), kind, truncate=truncate), "a timestamp")
+        local = without_utc if rules.drop_utc and kind.tz is None else str
+        return _from_text(lambda text: to_ticks(local(text), kind, truncate=truncate), "a timestamp")
     if t.is_date32(kind) or t.is_time(kind):
-        cut = temporal.without_utc if rules.drop_utc else str
+        cut = without_utc if rules.drop_utc else str
         if t.is_date32(kind):
-            return _from_text(lambda text: temporal.to_days(cut(text), truncate=truncate), "a date")
-        return _from_text(lambda text: temporal.to_time(cut(text), kind.unit, truncate=truncate), "a time")
+            return _from_text(lambda text: to_days(cut(text), truncate=truncate), "a date")
+        return _from_text(lambda text: to_time(cut(text), kind.unit, truncate=truncate), "a time")
     return _other(kind, rules, facts)
 
 
