@@ -50,7 +50,7 @@ LINES = (
     r"has version 6, whose readers .*: give hoodie.write.table.version=8 or 9, or take the global one",
     r"column '\w+' is .*, in the table it is .*; a column's type is only widened .*: keep it, or give the new type to",
     r"hoodie.write.record.merge.mode = COMMIT_TIME_ORDERING .* contradicts the ordering field",
-    r"rows of a DataFrame have no order among each other, and table \S+ has no ordering field: send them by files or a topic",
+    r"rows of a DataFrame have no order among each other, and table \S+ has no ordering field: send them by files or a",
 )
 _SEVERAL = re.compile(r"\d+ settings keep this job from starting:")
 
