@@ -87,11 +87,13 @@ def change(spark: Any, order: dict[str, Any]) -> None:
     rows = rows.where(
         (f.col("_hoodie_record_key") == order["key"]) & (f.col("_hoodie_partition_path") == order["path"])
     )
-    rows = rows.drop(*[name for name in rows.columns if name.startswith("_hoodie_")])
+    rows = rows.drop(*order["drop"])
     for name in order["ordering"]:
         text = dict(rows.dtypes)[name] == "string"
         rows = rows.withColumn(name, f.concat(f.col(name), f.lit("1")) if text else f.col(name) + 1)
     rows = rows.withColumn(order["column"], f.lit(order["value"]).cast(dict(rows.dtypes)[order["column"]]))
+    # Taken before the write begins: what Hudi does to the metadata table first must not change what is read.
+    rows = spark.createDataFrame(rows.collect(), rows.schema)
     rows.write.format("hudi").options(**order["options"]).mode("append").save(order["table"])
 
 

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from bench.peers import home as peers
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.schema.schema import META_COLUMNS
 from tests.interop.hudi_program import ANSWER, SETTINGS
 
 PROGRAM = Path(__file__).with_name("hudi_program.py")
@@ -80,21 +81,7 @@ class HudiSpark:
         self._count += 1
         path = self._folder / f"write-{self._count}.parquet"
         pq.write_table(rows, path)
-        config = table.config
-        settings = {
-            "hoodie.table.name": config.name,
-            "hoodie.datasource.write.table.type": config.table_type,
-            "hoodie.datasource.write.recordkey.field": ",".join(config.record_key_fields),
-            "hoodie.datasource.write.partitionpath.field": ",".join(config.partition_fields),
-            "hoodie.datasource.write.precombine.field": ",".join(config.ordering_fields),
-            "hoodie.datasource.write.hive_style_partitioning": str(config.hive_style).lower(),
-            "hoodie.datasource.write.keygenerator.class": config.key_generator,
-            "hoodie.datasource.write.operation": operation,
-            "hoodie.upsert.shuffle.parallelism": "2",
-            "hoodie.compact.inline": "false",
-        }
-        if not self.is_0x:
-            settings |= {"hoodie.write.auto.upgrade": "false", "hoodie.write.table.version": str(config.version)}
+        settings = self._settings(table) | {"hoodie.datasource.write.operation": operation}
         held = {"hold": str(hold)} if hold is not None else {}
         where = table.base_path if to is None else str(to)
         self._order(do="write", table=where, rows=str(path), options={**settings, **options}, **held)
@@ -109,19 +96,30 @@ class HudiSpark:
     def change(self, table: HoodieTable, place: tuple[str, str], column: str, value: str | float) -> None:
         """Upsert one row as Hudi reads it, with another value in a column and greater ordering values.
 
-        ``place``: partition path and record key. Nothing is said but the table's name and version, so that every other
-        setting is the table's own.
+        ``place``: partition path and record key.
         """
+        config = table.config
+        settings = {**self._settings(table), "hoodie.datasource.write.operation": "upsert"}
+        at = {"path": place[0], "key": place[1], "ordering": list(config.deciding_fields), "drop": list(META_COLUMNS)}
+        self._order(do="change", table=table.base_path, column=column, value=value, options=settings, **at)
+
+    def _settings(self, table: HoodieTable) -> dict[str, str]:
+        """What a user of Hudi's DataFrame writer says of a table that is there."""
         config = table.config
         settings = {
             "hoodie.table.name": config.name,
-            "hoodie.datasource.write.operation": "upsert",
+            "hoodie.datasource.write.table.type": config.table_type,
+            "hoodie.datasource.write.recordkey.field": ",".join(config.record_key_fields),
+            "hoodie.datasource.write.partitionpath.field": ",".join(config.partition_fields),
+            "hoodie.datasource.write.precombine.field": ",".join(config.ordering_fields),
+            "hoodie.datasource.write.hive_style_partitioning": str(config.hive_style).lower(),
+            "hoodie.datasource.write.keygenerator.class": config.key_generator,
             "hoodie.upsert.shuffle.parallelism": "2",
-            "hoodie.write.auto.upgrade": "false",
-            "hoodie.write.table.version": str(config.version),
+            "hoodie.compact.inline": "false",
         }
-        at = {"path": place[0], "key": place[1], "ordering": list(config.deciding_fields)}
-        self._order(do="change", table=table.base_path, column=column, value=value, options=settings, **at)
+        if not self.is_0x:
+            settings |= {"hoodie.write.auto.upgrade": "false", "hoodie.write.table.version": str(config.version)}
+        return settings
 
     def index(self, name: str) -> dict[str, str]:
         """Options for an index: BLOOM, SIMPLE, or RECORD for the record index in the metadata table."""

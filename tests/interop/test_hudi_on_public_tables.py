@@ -20,6 +20,17 @@ from tests.streaming.public_tables_case import PublicCase, rows_of
 
 pytestmark = [pytest.mark.hudi_jar, pytest.mark.spark]
 
+# Hudi's DataFrame writer, with what a user says of a table, finds the rows of these where they are. Others need more: paths of
+# timestamps and of key generators by time, keys of one field by the complex one.
+UPSERTED = (
+    "hudi_hudi-v8-table",
+    "hudi_hudi-v8-table-cow",
+    "rs_mor_v9_mor_8i4u_commit_time",
+    "rs_mor_v9_mor_nonpart_3commits",
+    "hudi_hudi-v9-table",
+    "rs_mor_v8_trips_8i3u1d",
+    "hudi_vector_cow",
+)
 Rows = dict[tuple[str, str], dict[str, Any]]
 # Two of each class where there are two.
 NAMES = (
@@ -71,7 +82,8 @@ def test_hudi_reads_the_same_before_and_after_us(
         found = _of_hudi(newest.read(case.case.table, **{"hoodie.metadata.enable": metadata}))
         assert _differences(found, case.rows) == {}, f"after services, metadata table {metadata}"
     assert _differences({k: _plain(v) for k, v in rows_of(case.case.table).items()}, case.rows) == {}
-    _hudi_upserts(case, newest)
+    if name in UPSERTED:
+        _hudi_upserts(case, newest)
 
 
 def _hudi_upserts(case: PublicCase, hudi: HudiSpark) -> None:
