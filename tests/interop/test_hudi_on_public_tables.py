@@ -20,8 +20,8 @@ from tests.streaming.public_tables_case import PublicCase, rows_of
 
 pytestmark = [pytest.mark.hudi_jar, pytest.mark.spark]
 
-# Hudi's DataFrame writer, with what a user says of a table, finds the rows of these where they are. Others need more: paths of
-# timestamps and of key generators by time, keys of one field by the complex one.
+# Hudi's DataFrame writer, with what a user says of a table, finds the rows of these where they are. Others need more: paths
+# of timestamps and of key generators by time, keys of one field by the complex one.
 UPSERTED = (
     "hudi_hudi-v8-table",
     "hudi_hudi-v8-table-cow",
