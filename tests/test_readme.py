@@ -155,6 +155,4 @@ def test_every_make_command_is_a_target_and_the_other_way_round() -> None:
 
 
 def test_contributing_stays_short() -> None:
-    lines = (ROOT / "CONTRIBUTING.md").read_text("utf-8").splitlines()
-    rooms = [line for line in lines if re.match(r"\| `[a-z_/]+/` \|", line)]  # each has its line in the map
-    assert len(lines) - len(rooms) <= 80
+    assert len((ROOT / "CONTRIBUTING.md").read_text("utf-8").splitlines()) <= 120
