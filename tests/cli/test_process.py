@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -41,8 +42,11 @@ class Job:
     """As much of a job as its part of the matter needs: the table and its lease."""
 
     table: HoodieTable
-    lease: LeaseKeeper
-    clock_ms: Callable[[], int] = now_ms
+    env: SimpleNamespace
+
+    @staticmethod
+    def of(table: HoodieTable, lease: LeaseKeeper) -> Job:
+        return Job(table, SimpleNamespace(lease=lease, clock_ms=now_ms))
 
     def turn(self) -> list[Compacted]:
         return CompactionsElsewhere(self).turn(nothing)  # type: ignore[arg-type]
@@ -61,7 +65,7 @@ def job(writer: Writer) -> Iterator[Job]:
     lease = LeaseKeeper(writer.table.storage, now_ms)
     lease.acquire("the job")
     assert schedule_compaction(writer.table, ALL, now_ms, force=True) is not None
-    yield Job(writer.table, lease)
+    yield Job.of(writer.table, lease)
     lease.release()
 
 
@@ -186,13 +190,13 @@ def test_the_job_is_gone_and_the_process_completes_it(handed_in: bool, writer: W
     job.turn()
     if handed_in:
         assert do(writer) == 1
-    job.lease.release()
+    job.env.lease.release()
     assert do(writer) == 1
     assert plans(writer.table) == []
     writer.now_ms = now_ms()
     sound(writer)
-    job.lease = LeaseKeeper(writer.table.storage, now_ms)
-    job.lease.acquire("the job")
+    job.env.lease = LeaseKeeper(writer.table.storage, now_ms)
+    job.env.lease.acquire("the job")
     assert job.turn() == []
 
 
