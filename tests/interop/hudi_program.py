@@ -83,7 +83,8 @@ def change(spark: Any, order: dict[str, Any]) -> None:
     from pyspark.sql import functions as f
 
     spark.catalog.clearCache()
-    rows = spark.read.format("hudi").load(order["table"])
+    # With its data skipping Hudi finds no row of a composite record key, in tables of its own as well.
+    rows = spark.read.format("hudi").option("hoodie.enable.data.skipping", "false").load(order["table"])
     rows = rows.where(
         (f.col("_hoodie_record_key") == order["key"]) & (f.col("_hoodie_partition_path") == order["path"])
     )

@@ -117,6 +117,8 @@ class HudiSpark:
             "hoodie.upsert.shuffle.parallelism": "2",
             "hoodie.compact.inline": "false",
         }
+        if config.times is not None:
+            settings |= config.times.properties
         if not self.is_0x:
             settings |= {"hoodie.write.auto.upgrade": "false", "hoodie.write.table.version": str(config.version)}
         return settings

@@ -20,14 +20,15 @@ from tests.streaming.public_tables_case import PublicCase, rows_of
 
 pytestmark = [pytest.mark.hudi_jar, pytest.mark.spark]
 
-# Hudi's DataFrame writer, with what a user says of a table, finds the rows of these where they are. Others need more: paths
-# of timestamps and of key generators by time, keys of one field by the complex one.
+# Hudi's DataFrame writer, with what a user says of a table, finds the rows of these where they are. It takes the others,
+# which SQL or an older Hudi made, for tables of other paths, keys or schemas.
 UPSERTED = (
     "hudi_hudi-v8-table",
     "hudi_hudi-v8-table-cow",
     "rs_mor_v9_mor_8i4u_commit_time",
     "rs_mor_v9_mor_nonpart_3commits",
     "hudi_hudi-v9-table",
+    "hudi_v6_composite_key",
     "rs_mor_v8_trips_8i3u1d",
     "hudi_vector_cow",
 )
