@@ -174,7 +174,8 @@ def test_the_command_of_the_page(
     for path in sorted((clone / "out" / "orders-in").iterdir()):
         there.put(path.name, str(path))
     (clone / "dist").symlink_to(shipped)
-    command = blocks("docs/operations/operations.md")[-1].replace("spark://127.0.0.1:7077", unharmed.master)
+    (block,) = (b for b in blocks("docs/operations/operations.md") if "STORE=hdfs" in b)
+    command = block.replace("spark://127.0.0.1:7077", unharmed.master)
     said = run(command.replace("hdfs://namenode:8020/lake", hdfs_folder), clone, "cluster")
     assert "end of run: batches 1, records 6" in said
     rows = read_table(copy_down(open_storage(f"{hdfs_folder}/orders"), tmp_path / "copy"), meta_columns=False)

@@ -26,7 +26,8 @@ BATCHES, PER_BATCH = 36, 20
 
 
 def block(kind: str) -> str:
-    (found,) = re.findall(rf"^```{kind}\n(.*?)^```", PAGE.read_text("utf-8"), flags=re.S | re.M)
+    of_kind = re.findall(rf"^```{kind}\n(.*?)^```", PAGE.read_text("utf-8"), flags=re.S | re.M)
+    (found,) = (text for text in of_kind if kind != "sh" or "spark-sql" in text)
     return str(found)
 
 
