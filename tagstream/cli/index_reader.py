@@ -187,7 +187,7 @@ def entries_of(store: RocksStore, layout: StateLayout, label: int) -> Iterator[E
 class EmptiedMark:
     """The newest event that emptied the table at its source, which every key group keeps under a key of no record.
 
-    It is no key of the group that it is found in: a new index has it in each of its groups, a file once.
+    Its key does not belong to the group that has it: a new index has it in each of its groups, a file has it once.
     """
 
     layout: StateLayout

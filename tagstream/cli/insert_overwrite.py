@@ -65,7 +65,7 @@ def show_overwrite(table: HoodieTable, arguments: argparse.Namespace, out: Outpu
 def run_overwrite(
     table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock, check: Callable[[], None]
 ) -> bool:
-    """Do it; what a command of this kind has left that was killed is taken back first."""
+    """Do it; what a killed command of this kind has left is rolled back first."""
     undo_cut_off(table, out, clock_ms, check)
     with _prepared_overwrite(table, arguments, out) as found:
         done = insert_overwrite(

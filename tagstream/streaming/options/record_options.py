@@ -186,9 +186,7 @@ _NULL, _RECONCILE = "hoodie.write.set.null.for.missing.columns", "hoodie.datasou
 _DROP = "hoodie.datasource.write.schema.allow.auto.evolution.column.drop"
 _NEW = "hoodie.datasource.write.new.columns.nullable"
 _CORRECT = "tagstream.schema.correct.times"
-_SOURCE_SCHEMA, _INDEX, _OPERATION = (
-    "hoodie.streamer.schemaprovider.source.schema.file", "hoodie.index.type", "hoodie.datasource.write.operation",
-)  # fmt: skip
+_INDEX, _OPERATION = "hoodie.index.type", "hoodie.datasource.write.operation"
 
 
 @dataclass(frozen=True)
@@ -209,7 +207,7 @@ class SchemaOptions:
 def schema_options(r: Resolved, records: RecordOptions, *, state_index: bool) -> SchemaOptions:
     """The options; what contradicts is noted in ``r``."""
     told = r.opt_text(_EVOLUTION)
-    by_records = told == "records" if told is not None else r.opt_text(_SOURCE_SCHEMA) is None
+    by_records = told == "records" if told is not None else r.opt_text(_SCHEMA_FILE) is None
     partial = r.flag(_PARTIAL)
     if partial and not records.format.partial_rows:
         text = (

@@ -172,20 +172,16 @@ def compact_logs(job: JobContext, spark: SparkSession) -> list[str]:
     def execute(tasks: Sequence[CompactionTask]) -> list[WriteStatus]:
         return run_in_spark(spark, tasks)
 
+    def carry_out(instant: str) -> None:
+        env = job.env
+        compact(job.table, instant, env.clock_ms, env.lease.check, execute=execute, options=options, files=env.writer)
+        done.append(instant)
+
     done: list[str] = []
     pending = [i.time for i in job.table.timeline().pending if i.action == COMPACTION]
     for instant in pending:
         if may_take_up(job.table, instant, job.env.clock_ms()):
-            compact(
-                job.table,
-                instant,
-                job.env.clock_ms,
-                job.env.lease.check,
-                execute=execute,
-                options=options,
-                files=job.env.writer,
-            )
-            done.append(instant)
+            carry_out(instant)
         else:
             LOG.warning(
                 "compaction %s of table %s is another process's: until it is done hudi-rs cannot read its file groups, "
@@ -195,16 +191,7 @@ def compact_logs(job: JobContext, spark: SparkSession) -> list[str]:
             )
     new = schedule_compaction(job.table, options, job.env.clock_ms, job.env.lease.check, force=True, look_at_all=True)
     if new is not None:
-        compact(
-            job.table,
-            new,
-            job.env.clock_ms,
-            job.env.lease.check,
-            execute=execute,
-            options=options,
-            files=job.env.writer,
-        )
-        done.append(new)
+        carry_out(new)
     if done:
         LOG.warning(
             "table %s: all logs were compacted before column types are widened (%s)",

@@ -242,12 +242,11 @@ def _offsets(found: pa.Array, names: set[str], count: int) -> _NUMBERS:
     return np.asarray(sign * (hours * 60 + minutes) * 60_000, np.int64)
 
 
-NUMBERS = npt.NDArray[np.int64]
 _LATE_MS = 2_114_380_800_000  # 2037-01-01 UTC
 _SLOT_MS = 900_000  # offsets are whole quarters of an hour since long before that
 
 
-def to_utc(wall_ms: NUMBERS, zone: str | None) -> NUMBERS:
+def to_utc(wall_ms: _NUMBERS, zone: str | None) -> _NUMBERS:
     """Milliseconds since 1970 of times of a zone's wall clock.
 
     An hour that the clock passes twice counts as the first one; one that it leaves out as the time after it.
@@ -257,7 +256,7 @@ def to_utc(wall_ms: NUMBERS, zone: str | None) -> NUMBERS:
     near, cycles = near_times(wall_ms)
     walls = pa.array(near, pa.timestamp("ms"))
     times = pc.assume_timezone(walls, zone, ambiguous="earliest", nonexistent="latest")
-    found: NUMBERS = times.cast(pa.int64()).to_numpy().astype(np.int64)
+    found: _NUMBERS = times.cast(pa.int64()).to_numpy().astype(np.int64)
     late = near >= _LATE_MS
     if late.any() and not _is_fixed(zone):
         found = found.copy()
@@ -265,7 +264,7 @@ def to_utc(wall_ms: NUMBERS, zone: str | None) -> NUMBERS:
     return found + cycles * CYCLE_MS
 
 
-def by_offset(ms: NUMBERS, zone: str) -> list[tuple[NUMBERS, str]]:
+def by_offset(ms: _NUMBERS, zone: str) -> list[tuple[_NUMBERS, str]]:
     """The places of times that Arrow may be told in a zone, with the zone: its name, or of late times their offset."""
     near, _ = near_times(ms)
     late = near >= _LATE_MS
@@ -284,7 +283,7 @@ def _is_fixed(zone: str | None) -> bool:
     return zone is None or zone == "UTC" or zone[0] in "+-"
 
 
-def _by_slot(ms: NUMBERS, of_slot: Callable[[int], int], *, keeps_rest: bool = True) -> NUMBERS:
+def _by_slot(ms: _NUMBERS, of_slot: Callable[[int], int], *, keeps_rest: bool = True) -> _NUMBERS:
     """What a function says of the beginning of each quarter of an hour; ``keeps_rest``: with what comes behind it."""
     slots, place = np.unique(ms // _SLOT_MS * _SLOT_MS, return_inverse=True)
     told = np.array([of_slot(slot) for slot in slots.tolist()], np.int64)[place]

@@ -22,7 +22,6 @@ from tagstream.table.keys.record_key import (
     NULL_PART,
     check_type,
     collision,
-    record_key_from_message,
     sql_timestamps,
     to_strings,
 )
@@ -148,9 +147,6 @@ def _each_distinct(values: pa.Array, function: Callable[[str], str | None]) -> p
     # A loop over distinct values: partitions are few beside records (measured: 1 us a value).
     results = [None if value is None else function(value) for value in encoded.dictionary.to_pylist()]
     return pa.array(results, pa.string()).take(encoded.indices)
-
-
-__all__ = ["KeyGenerator", "KeyKind", "check_partition_path", "record_key_from_message"]
 
 
 class KeyKind(StrEnum):

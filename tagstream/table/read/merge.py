@@ -228,10 +228,6 @@ def _bools(column: pa.ChunkedArray) -> Bools:
     return values
 
 
-__all__ = ["LogBatch", "MergedLog", "match_base", "merge_base", "merge_log"]
-_Bools = npt.NDArray[np.bool_]
-
-
 def merge_log(batches: Sequence[LogBatch], event_time: bool, late_fills: bool = False) -> MergedLog:
     """Fold the blocks of a slice, in their order, to one winner a key.
 
@@ -262,7 +258,7 @@ def merge_log(batches: Sequence[LogBatch], event_time: bool, late_fills: bool = 
         unconditional = barrier >= 0
     row = np.where(deleted, -1, _row_numbers(batches))[winner]
     rows = pa.concat_tables(data) if data else None
-    holes: dict[str, _Bools] = {}
+    holes: dict[str, Bools] = {}
     if source and rows is not None:
         rows, row, holes = composed(rows, row, source)
     return MergedLog(
@@ -276,7 +272,7 @@ def merge_log(batches: Sequence[LogBatch], event_time: bool, late_fills: bool = 
     )
 
 
-def merge_base(keys: pa.Array, orderings: pa.Array | None, log: MergedLog, superseded: _Bools) -> tuple[_Bools, _Bools]:
+def merge_base(keys: pa.Array, orderings: pa.Array | None, log: MergedLog, superseded: Bools) -> tuple[Bools, Bools]:
     """Compare rows of the base file with the log's winners: (rows of the base file that stay, winners that lost).
 
     ``superseded`` are the winners found to have lost before; the second result includes them.
@@ -289,7 +285,7 @@ def merge_base(keys: pa.Array, orderings: pa.Array | None, log: MergedLog, super
     return (winner < 0) | stays, lost
 
 
-def match_base(keys: pa.Array, orderings: pa.Array | None, log: MergedLog) -> tuple[_Ints, _Bools]:
+def match_base(keys: pa.Array, orderings: pa.Array | None, log: MergedLog) -> tuple[_Ints, Bools]:
     """For rows of the base file: (the log's winner of the same key, -1 where it has none; rows that stay in spite of it)."""
     winner: _Ints = pc.index_in(keys, value_set=log.keys).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     stays = np.zeros(len(keys), dtype=np.bool_)

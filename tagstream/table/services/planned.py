@@ -201,7 +201,7 @@ def _group(found: Mapping[str, Any], where: str) -> ClusteringGroup:
 def _slice(found: Mapping[str, Any], where: str) -> FileSlice:
     if found.get("bootstrapFilePath"):
         raise UnsupportedTableError(f"{where} plans to cluster a bootstrapped file: run it with Hudi")
-    file_id, name = found.get("fileId") or "", _name_in_path(found.get("dataFilePath"))
+    file_id, name = found.get("fileId") or "", _name(found.get("dataFilePath"))
     base, logs, wrong = None, [], []
     if name is not None:
         parsed = parse_base_file_name(name)
@@ -210,7 +210,7 @@ def _slice(found: Mapping[str, Any], where: str) -> FileSlice:
         else:
             base = BaseFile(name, file_id, parsed.instant, 0)
     for path in found.get("deltaFilePaths") or ():
-        log_name = _name_in_path(path) or ""
+        log_name = _name(path) or ""
         log = parse_log_file_name(log_name)
         if log is None:
             wrong.append(log_name)
@@ -223,10 +223,6 @@ def _slice(found: Mapping[str, Any], where: str) -> FileSlice:
     ordered = tuple(sorted(logs, key=lambda each: each.order))
     begins = base.instant if base is not None else ordered[0].time
     return FileSlice(found.get("partitionPath") or "", file_id, begins, base, ordered)
-
-
-def _name_in_path(path: str | None) -> str | None:
-    return path.rsplit("/", 1)[-1] if path else None
 
 
 # In a plan's extra metadata: no slice had logs of an older write that the plan did not take.

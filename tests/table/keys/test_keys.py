@@ -17,8 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tagstream.table.errors import ConfigError, InvalidKeyError
-from tagstream.table.keys.keys import KeyGenerator, KeyKind, check_partition_path, record_key_from_message, url_encode
-from tagstream.table.keys.record_key import java_double, to_strings
+from tagstream.table.keys.keys import KeyGenerator, KeyKind, check_partition_path, url_encode
+from tagstream.table.keys.record_key import java_double, record_key_from_message, to_strings
 from tagstream.table.keys.time_partition import TimePartition
 from tests.support.paths import VECTORS
 

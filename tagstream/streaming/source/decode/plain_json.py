@@ -29,7 +29,7 @@ from tagstream.streaming.source.decode.record_format import (
 )
 from tagstream.table.chunks import flat
 from tagstream.table.errors import ConfigError, InvalidKeyError
-from tagstream.table.keys.keys import record_key_from_message
+from tagstream.table.keys.record_key import record_key_from_message
 
 DELETED = "_hoodie_is_deleted"
 _TEXT = pa.string()
