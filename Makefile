@@ -1,34 +1,34 @@
-# Every target sets itself up on a fresh machine: Python 3.11 to 3.13 and Java 17, Maven only for Kafka.
+# Every target installs what it needs on a new machine with Python 3.11 to 3.13 and Java 17; Maven only for Kafka.
 SHELL := /bin/sh
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.tagstream-installed
-# When make began, in whole seconds (macOS' date has no others), so that the demo can print how long the set-up took.
+# Start of make in whole seconds (macOS' date has no fractions), so that the demo can print how long the set-up took.
 STARTED := $(shell date +%s)
 
-# Tables that `make versions` runs tests on: their version, and whether they have a metadata table. 6 without is `make test`.
+# Kinds of tables in `make versions`: version, and whether with a metadata table. `make test` uses version 6 without one.
 KINDS ?= 9-true 9-false 8-true 8-false 6-true
 
-# Environments of `make platforms`; none named: all.
+# Environments of `make platforms`. Default: all.
 CELLS ?=
 
-# The one of them that `make test-all` runs, unless some tests are asked for: its tests of the first tier, some minutes.
+# The environment in `make test-all`, unless ARGS names tests: the first tier, some minutes.
 OLDER_SPARK = $(if $(ARGS),,@$(PY) -m tests.support.platforms spark-3.5 --tier first --one-variant)
 
-# The second since 1970 after which `make test-rest` starts no test: it lists what is left. None: it runs all.
+# The second since 1970 after which `make test-rest` starts no test. It lists the tests that were not run. Default: it runs all.
 UNTIL ?=
 IN_TIME = $(if $(UNTIL),--until $(UNTIL) --begin-at $(shell git rev-parse HEAD))
 
-# Histories of `make simulate`: how many, and the first one's seed.
+# Histories of `make simulate`: their number, and the seed of the first one.
 SEEDS ?= 1000
 FIRST ?= 1
 
-# Pairs of options of `make pairs`: seeds of the arrays, and how many cases of edited settings.
+# Pairs of options in `make pairs`: seeds of the arrays, and number of cases with edited settings.
 SEED ?= 1
 EDITS ?= 0
 
-# Tests and drills run in two processes side by side, each with a Spark of its own.
+# Tests and drills run in two processes in parallel, each with its own Spark.
 WORKERS ?= 2
 SIDE_BY_SIDE = -n $(WORKERS) --dist worksteal
 
@@ -51,7 +51,7 @@ $(STAMP): pyproject.toml conf/constraints.txt
 	@java -version 2>&1 | grep -Eq 'version "(1[7-9]|2[0-9])' || { echo 'Tagstream needs Java 17 or newer on the PATH: install openjdk-17-jre-headless' >&2; exit 1; }
 	@echo 'installing into $(VENV)/ (a few minutes the first time)'
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint conf/constraints.txt --editable '.[spark,avro,hbase,demo,dev,docs,bench,s3,hdfs]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint conf/constraints.txt --editable '.[spark,avro,hbase,hive,glue,zookeeper,dynamodb,demo,dev,docs,bench,s3,hdfs]'
 	@touch $(STAMP)
 
 run: install  ## stream real flights from files into out/flights and check the table
@@ -60,7 +60,7 @@ run: install  ## stream real flights from files into out/flights and check the t
 run-kafka: install  ## the same through a real Kafka broker on loopback
 	@$(PY) $(FLIGHTS) --kafka
 
-test: install  ## the first tier of tests: units, behaviour suites on local files, a stream for each story; 12 minutes at most
+test: install  ## the first tier of tests: units, behaviour suites on local files, a stream for each story; at most 12 minutes
 	@$(PY) -m tests.support.tools
 	$(PY) -m pytest $(SIDE_BY_SIDE) --tier first --without-missing-tools --durations 10 $(ARGS)
 
@@ -74,7 +74,7 @@ test-all: install  ## both tiers: every test but drills and interop; and Spark 3
 	$(PY) -m pytest $(SIDE_BY_SIDE) --without-missing-tools --durations 10 $(ARGS)
 	$(OLDER_SPARK)
 
-defects: install  ## put defects into the code, one at a time, and see which tier of the tests finds each: an hour
+defects: install  ## put defects into the code, one at a time, and check which tier of the tests finds each: an hour
 	$(PY) -m tests.support.defects $(ARGS)
 
 simulate: install  ## random histories of a stream and its table in one process: SEEDS=1000, FIRST=1
@@ -90,17 +90,18 @@ versions: install  ## the tests that make tables, once on every other kind of ta
 	    $(PY) -m pytest $(SIDE_BY_SIDE) $(or $(ARGS),$$files) || bad="$$bad $$kind"; done; \
 	test -z "$$bad" || { echo "make versions: failed on tables of kind$$bad" >&2; exit 1; }
 
-check: install  ## formatting, lint and types; that all tests can be collected
+check: install  ## formatting, lint, types and words; that all tests can be collected
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	@$(PY) -m tests.support.words
 	@$(PY) -m pytest --collect-only -qq --no-summary --tier first >/dev/null || $(PY) -m pytest --collect-only -qq --tier first
 
 docs: install  ## site/: the documentation as a web site; fails on a broken link
 	@NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --quiet --strict --clean
 	@echo 'open site/index.html'
 
-packages: install  ## the packages of the sources and what imports what; fails on a circle
+packages: install  ## the packages of the sources and their imports; fails on a circular import
 	@$(PY) -m tests.support.packages
 
 dist: install  ## dist/: the wheel, the same as a zip for spark-submit --py-files, the sources, run_stream.py
@@ -109,22 +110,22 @@ dist: install  ## dist/: the wheel, the same as a zip for spark-submit --py-file
 environment: install  ## dist/environment.tar.gz: the packages that the project needs, for spark-submit --archives
 	@$(PY) -m tests.support.environment --out dist
 
-platforms: install  ## the tests that every release of Spark has to pass, each in an environment of its own: CELLS="spark-3.5 least" (needs Maven for some)
+platforms: install  ## the tests that every release of Spark must pass, each in a separate environment: CELLS="spark-3.5 least" (needs Maven for some)
 	@$(PY) -m tests.support.platforms $(CELLS)
 
-bench: install  ## this writer beside Hudi on Spark and Flink, Paimon, delta-rs: an hour or more, ARGS=--quick 2 minutes (sets up .peers/)
+bench: install  ## this writer compared with Hudi on Spark and Flink, Paimon, delta-rs: an hour or more, ARGS=--quick 2 minutes (sets up .peers/)
 	@$(PY) -m bench.compare --limits $(ARGS)
 
 drills: install  ## the long failure drills of a stream: an hour or more
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m 'drill and not matrix' tests/drills tests --drill-report out/drills.json $(or $(ARGS),--least-faults 200)
 
-drills-matrix: install  ## those of table services, of upgrades, of pairs of kills on version 9, of each call of a failing storage; more kinds of tables
+drills-matrix: install  ## the drills of table services, upgrades, pairs of kills on version 9, and each call of a failing storage; more kinds of tables
 	$(PY) -m pytest $(SIDE_BY_SIDE) -m matrix tests/drills tests --drill-report out/drills-matrix.json $(ARGS)
 
 interop: install  ## real Hudi reads and continues our tables, and the benchmark runs it (sets up .peers/, needs Maven once)
 	@$(PY) -m bench.peers.home
 	$(PY) -m pytest -m 'hudi_jar or s3 or stores or hdfs or deployment' tests/interop tests/bench tests/behaviours tests/table/storage tests/streaming tests/test_deployment.py tests/test_operations.py $(ARGS)
 
-clean:  ## remove what the targets made, the virtual environments and the jars too
+clean:  ## remove the files of all targets, including virtual environments and jars
 	rm -rf $(VENV) .jars .peers .platforms out build dist site *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -9,16 +9,16 @@ _OWN = "run it with the project's own Python, .venv/bin/python run_stream.py (`m
 
 
 def run() -> int:
-    """The exit code of the job; one line where this Python can't run it."""
+    """Run the job and return its exit code. A Python that cannot run it is reported in one line."""
     this = f"{sys.executable} is Python {sys.version_info[0]}.{sys.version_info[1]}"
     if sys.version_info[:2] < OLDEST:
-        return _fail(f"{this}, and the job needs {OLDEST[0]}.{OLDEST[1]}; {_OWN}")
+        return _fail(f"{this}, but the job needs {OLDEST[0]}.{OLDEST[1]}; {_OWN}")
     try:
         from tagstream.streaming.job.multi_table import main
     except ModuleNotFoundError as e:
         if e.name == "tagstream":
             return _fail(
-                f"{this} and does not find the project; run the file where it lies, or give --py-files its zip"
+                f"{this} and does not find the project; run the file in its own folder, or give --py-files its zip"
             )
         if (e.name or "").startswith("tagstream."):
             raise

@@ -1,6 +1,6 @@
 """The tables that the writers continue: made once from a workload's existing rows, then copied.
 
-Hudi's are made by real Hudi on Spark, those of another format by the peer itself.
+Real Hudi on Spark makes the Hudi tables. A table of another format is made by the peer itself.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from bench.writers.command import command, environment
 from bench.writers.process import run_process
 from bench.writers.run import HUDI, METADATA_OPTIONS, TABLE_NAME, codec_option, columns_of, index_options
 
-_ROWS_PER_TASK = 250_000  # of the bulk_insert; a task writes a file for each partition it has rows of
+_ROWS_PER_TASK = 250_000  # of the bulk_insert; a task writes a file for each of its partitions
 
 
-# What a table of Paimon's is made with: its defaults for upserts across partitions.
+# The options of a Paimon table: its defaults for upserts across partitions.
 _PAIMON_TABLE = {"bucket": "-1", "merge-engine": "deduplicate", "file.format": "parquet"}
 
 
@@ -32,7 +32,7 @@ def base_of(
     writer: Writer, workload: Workload, folder: Path, table_type: str, *, codec: str, cache: Path, timeout_s: float,
     version: int = OLD_VERSION,
 ) -> Path:  # fmt: skip
-    """The table that a writer continues, in the format that it writes. BenchError when it cannot be made."""
+    """The table that a writer continues, in the writer's format. BenchError when it cannot be made."""
     if writer.table_format == "hudi":
         return base_table(
             workload, folder, table_type, bucketed=writer.bucketed, codec=codec, cache=cache, timeout_s=timeout_s,
@@ -56,7 +56,7 @@ def base_table(
     workload: Workload, folder: Path, table_type: str, *, bucketed: bool, codec: str, cache: Path, timeout_s: float,
     version: int = OLD_VERSION, metadata: bool = False,
 ) -> Path:  # fmt: skip
-    """Hudi's table, made if it is not there. BenchError when Hudi fails."""
+    """The Hudi table, made if it does not exist. BenchError when Hudi fails."""
     shape = "buckets" if bucketed else "plain"
     writer = Writer(HUDI_SPARK, "BUCKET" if bucketed else "GLOBAL_SIMPLE")
     order = {
@@ -75,9 +75,9 @@ def base_table(
 
 
 def _made(table: Path, writer: Writer, order: dict[str, Any], timeout_s: float, as_lines: Path | None = None) -> Path:
-    """The table, by the writer's program where it is not there; it appears by one rename when it is whole.
+    """The table, made by the writer's program if it does not exist. It is renamed into place when it is complete.
 
-    ``as_lines``: rows that the program is given as one file of JSON lines, for it reads nothing else.
+    ``as_lines``: write the rows as a file of JSON lines, for a program that reads nothing else.
     """
     if table.is_dir():
         return table

@@ -1,14 +1,15 @@
 """How fast an index is loaded from copy-on-write base files: `python -m bench.bootstrap --keys 1000000 10000000`.
 
 Makes a table of `k0000001`... with a bigint ordering column (not timed), then loads it `--runs` times in Spark tasks on
-`--cores` cores (`--cores 0`: in this process). A run is the whole of it: listing, planning, scan, load, the mark that it is
-complete, with every file of the index synced. Python's workers and the JVM are there when the first run begins; it is the
-one in which the JVM compiles. Printed as a Markdown table: time, keys a second, processor seconds by process, bytes of the
-first snapshots a key, and the greatest resident memory that a Python worker, the JVM and this process ever had.
+`--cores` cores (`--cores 0`: in this process). A run is the whole load: listing, planning, scan, load, and the marker file,
+with every file of the index synced. Python's workers and the JVM are started before the first run, in which the JVM
+compiles. Prints a Markdown table: time, keys per second, processor seconds by process, bytes of the first snapshots per key,
+and the peak resident memory of a Python worker, of the JVM and of this process.
 
-`--stores s3 hdfs --delays 0 20`: then the same table on these, the index beside it, from servers on this machine, with so
-many ms more for each request (on HDFS: for each call to the NameNode); and the medians beside that of the local disk. The
-processor seconds of the servers are told apart; those of a proxy, which is there where a delay is, are the driver's.
+`--stores s3 hdfs --delays 0 20`: then also the same table on these stores, with the index on the same store. Their servers
+run on this machine, and each request (on HDFS: each call to the NameNode) takes this many ms more. The medians are compared
+with those of the local disk. Processor seconds of the servers are listed separately. Those of a proxy, which adds the delay,
+are included in the driver's.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ WARM_UP = 1  # runs
 
 
 def load(url: str, local: Path, groups: int, cores: int, spark: SparkSession | None) -> BootstrapReport:
-    """One load of the table of a place into an empty folder beside it."""
+    """One load of the table in a place into an empty folder of the same place."""
     index = open_storage(f"{url}/index")
     index.delete_tree("loaded")
     shutil.rmtree(local, ignore_errors=True)
@@ -60,7 +61,7 @@ def load(url: str, local: Path, groups: int, cores: int, spark: SparkSession | N
 
 
 def line(run: int, where: str, report: BootstrapReport, watch: Watch) -> str:
-    """A row of the table."""
+    """A row of the printed table."""
     assert (report.live, report.rows, report.mismatched, report.twice) == (report.rows, report.expected_rows, [], 0)
     parts = ", ".join(f"{name} {cost.cpu:.1f}" for name, cost in sorted(watch.costs.items()))
     memory = " / ".join(f"{watch.peak(name):,.0f}" for name in ("worker", "JVM", "driver"))
@@ -71,7 +72,7 @@ def line(run: int, where: str, report: BootstrapReport, watch: Watch) -> str:
 
 
 def figures(run: int, where: str, report: BootstrapReport, watch: Watch) -> dict[str, Any]:
-    """The same as a JSON line."""
+    """The same figures as a JSON line."""
     found = {"seconds": report.seconds, "keys_per_second": report.keys_per_second, "cpu_seconds": watch.cpu}
     found |= {"bytes_per_key": report.bytes_per_key}
     found |= {f"peak_mib_{name}": watch.peak(name) for name in ("worker", "JVM", "driver")}
@@ -80,7 +81,7 @@ def figures(run: int, where: str, report: BootstrapReport, watch: Watch) -> dict
 
 
 def compared(lines: Sequence[dict[str, Any]]) -> list[str]:
-    """Rows of a Markdown table: the places beside the first of them, by their medians after the warm-up."""
+    """Rows of a Markdown table: each place compared with the first one, by the medians after the warm-up."""
     places = dict.fromkeys(line["place"] for line in lines)
     medians = {}
     for name in places:
@@ -93,7 +94,7 @@ def compared(lines: Sequence[dict[str, Any]]) -> list[str]:
 
 @contextmanager
 def session(folder: Path, args: argparse.Namespace) -> Iterator[SparkSession | None]:
-    """Spark with its workers started, for the stores that this process reaches now; one JVM stays for all sessions."""
+    """Spark with its workers started, for the stores in use now. One JVM is used for all sessions."""
     if not args.cores:
         yield None
         return
@@ -108,7 +109,7 @@ def session(folder: Path, args: argparse.Namespace) -> Iterator[SparkSession | N
 
 
 def measure(where: Place, keys: int, folder: Path, args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Load ``--runs`` times what lies in a place; the figures of each."""
+    """Load the table of a place ``--runs`` times and return the figures of each run."""
     lines = []
     with reaching(where.settings), session(folder, args) as spark:
         for run in range(1, args.runs + 1):

@@ -1,10 +1,10 @@
 """Processor seconds of a batch by process and cause: `python -m bench.budget --keys 2000000`.
 
-The job's own entry points over the files of a workload, alone. The kernel's clock of every thread of the JVM and of Python
-is read ten times a second; a thread's name tells what it does. Printed for cold and for warm batches: seconds of
-processor time a batch by cause, the mean over the batches (some work, like RocksDB's merging, comes every few batches), and
-what that is for 100,000 records; of the seconds on the clock the median. What goes on between two batches counts for the one
-that follows.
+Runs the job's own entry points over the files of a workload, alone. The kernel's processor time of every thread of the JVM
+and of Python is read ten times per second. The name of a thread says what it does. Prints for cold and for warm batches: the
+processor seconds of a batch by cause, as mean over the batches (some work, like RocksDB's compaction, comes only every few
+batches), the same for 100,000 records, and the median of the elapsed seconds. Work between two batches counts for the second
+of them.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from tests.support.process import session_members
 LOOK_S = 0.1
 COLD = 5  # batches
 WARM = 20  # from this batch on
-# Beginnings of the JVM's names for its threads, of which the kernel keeps 15 letters, and what they do.
+# Prefixes of the JVM's thread names, of which the kernel keeps 15 letters, and what the threads do.
 JVM_THREADS = {
     "C1 Compiler": "JVM: compiling itself, quickly",
     "C2 Compiler": "JVM: compiling itself, well",
@@ -64,14 +64,14 @@ WORKERS, WORKERS_REST, DRIVER = (
 
 @dataclass
 class Clock:
-    """Nanoseconds of processor time by cause, as time goes by; threads that have ended stay counted."""
+    """Nanoseconds of processor time by cause, sampled over time. Threads that have ended are still counted."""
 
     seen: dict[tuple[int, int], tuple[str, int]] = field(default_factory=dict)
     times: list[float] = field(default_factory=list)
     totals: list[dict[str, int]] = field(default_factory=list)
 
     def look(self, session: int) -> None:
-        """Read the clocks of all threads of a session."""
+        """Read the processor time of all threads of a session."""
         for pid in session_members(session):
             with contextlib.suppress(OSError):
                 process = _process(pid)
@@ -84,7 +84,7 @@ class Clock:
         self.totals.append(total)
 
     def between(self, moments: Sequence[float]) -> list[dict[str, float]]:
-        """Seconds by cause between each two moments (epoch seconds) that follow each other."""
+        """Seconds by cause between each two consecutive moments (epoch seconds)."""
         causes = sorted({cause for total in self.totals for cause in total})
         at = {
             cause: np.interp(moments, self.times, [total.get(cause, 0) / 1e9 for total in self.totals])
@@ -98,7 +98,7 @@ def _process(pid: int) -> str:
 
 
 def threads_of(pid: int) -> Iterator[tuple[int, str, int]]:
-    """(thread, name, nanoseconds on a processor) of a process, by /proc."""
+    """(thread, name, nanoseconds of processor time) of a process, from /proc."""
     for entry in Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(OSError):
             name = (entry / "comm").read_text().strip()
@@ -106,7 +106,7 @@ def threads_of(pid: int) -> Iterator[tuple[int, str, int]]:
 
 
 def cause_of(process: str, thread: str, *, main: bool, leader: bool) -> str:
-    """What the time of a thread counts for. ``leader``: it is a thread of the session's first process, the driver."""
+    """The cause for which a thread's time counts. ``leader``: it is a thread of the session's first process, the driver."""
     if process.startswith("java"):
         return next((cause for begin, cause in JVM_THREADS.items() if thread.startswith(begin)), JVM_REST)
     if leader:
@@ -117,7 +117,7 @@ def cause_of(process: str, thread: str, *, main: bool, leader: bool) -> str:
 
 
 def measure(case: Case, timeout_s: float) -> list[dict[str, Any]]:
-    """Run the case; a line for each batch. BenchError when it could not be measured."""
+    """Run the case and return a line per batch. BenchError when it could not be measured."""
     prepare(case)
     clock, done = Clock(), threading.Event()
 
@@ -145,7 +145,7 @@ def measure(case: Case, timeout_s: float) -> list[dict[str, Any]]:
 
 
 def as_table(lines: Sequence[dict[str, Any]]) -> Table:
-    """Cold and warm batches side by side."""
+    """Cold and warm batches in two columns."""
     first = lines[0]
     parts = {f"batches 0-{COLD - 1}": lines[:COLD], f"batches {WARM}-{len(lines) - 1}": lines[WARM:]}
     parts = {name: part for name, part in parts.items() if part}

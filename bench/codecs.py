@@ -1,8 +1,8 @@
-"""What the codecs of Parquet pages cost and how small they make a file: `python -m bench.codecs`.
+"""The cost of Parquet codecs and the file sizes that they give: `python -m bench.codecs`.
 
-One process, in memory: rows written as a base file's are (`table/file_group/base_file.py`), then read. Three kinds of
-rows: the flights of 2013, generated events of 8 and of 100 columns, and lines of text (the sources of Python's library).
-Printed: processor seconds to write (least of `--runs`) and to read, and KiB.
+One process, in memory: rows are written as in a base file (`table/file_group/base_file.py`), then read. Three kinds of rows:
+the flights of 2013, generated events of 8 and of 100 columns, and lines of text (the sources of Python's library). Prints
+processor seconds to write (least of `--runs`) and to read, and KiB.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CODECS: tuple[tuple[str, int | None], ...] = (
 
 
 def inputs(share: float) -> Iterator[tuple[str, pa.Table]]:
-    """Rows of each kind. ``share``: how many of them, 1 for all."""
+    """Rows of each kind. ``share``: the share of rows to use, 1 for all."""
     flights = read_flights(12)
     yield "flights", flights.slice(0, int(share * flights.num_rows))
     random = np.random.default_rng(1)
@@ -45,7 +45,7 @@ def inputs(share: float) -> Iterator[tuple[str, pa.Table]]:
 
 
 def cpu_seconds(work: Callable[[], Any], runs: int) -> float:
-    """The least of some runs."""
+    """The least processor seconds of some runs."""
     found = []
     for _ in range(runs):
         started = time.process_time()

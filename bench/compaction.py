@@ -1,11 +1,10 @@
-"""How fast a compaction is, beside real Hudi's of the same plan: `python -m bench.compaction --rows 2000000 --runs 3`.
+"""How fast a compaction is, compared with real Hudi's of the same plan: `python -m bench.compaction --runs 3`.
 
-Makes a merge-on-read table (not timed): `--groups` file groups with one base file each and `--logs` log files over
-it, each of which updates a `--share` of the group's rows and deletes one in a hundred of these. Then one plan over
-all of it is carried out on copies of the table: here in one process, task by task, and by Hudi 1.2.0 on Spark with
-two cores. Each side's first run is not counted: pages and JVM are cold. Printed as a Markdown table: seconds,
-processor seconds, and by processor seconds the live rows and the MB read (base files and logs). Both sides' rows are
-compared at the end.
+Makes a merge-on-read table (not timed): `--groups` file groups with one base file each and `--logs` log files. Each log file
+updates a `--share` of the group's rows and deletes one in a hundred of these. Then one plan over the whole table is executed
+on copies of the table: here in one process, task by task, and by Hudi 1.2.0 on Spark with two cores. The first run of each
+side is not counted, because pages and JVM are cold. Prints a Markdown table: seconds, processor seconds, and per processor
+second the live rows and the MB read (base files and logs). The rows of both sides are compared at the end.
 """
 
 from __future__ import annotations
@@ -84,7 +83,7 @@ def make_table(folder: Path, args: argparse.Namespace) -> HoodieTable:
 def _batches(
     random: np.random.Generator, args: argparse.Namespace, number: int
 ) -> Iterator[tuple[int, pa.Table, pa.Table]]:
-    """(group, upserts, deletes) of a commit: the first one has all rows."""
+    """(group, upserts, deletes) of a commit. The first commit has all rows."""
     each, share = args.rows // args.groups, args.share
     for group in range(args.groups):
         chosen = np.arange(each) if number == 0 else np.sort(random.choice(each, int(each * share), replace=False))
@@ -116,7 +115,7 @@ def _write(table: HoodieTable, schema: str, number: int, batches: Iterator[tuple
 
 
 def run_here(table: HoodieTable, codec: str = "gzip") -> Run:
-    """The plan carried out in this process."""
+    """Execute the plan in this process."""
     (plan,) = [i for i in table.timeline().pending if i.action == COMPACTION]
     started, cpu = time.monotonic(), time.process_time()
     begin_compaction(table, plan.time, now_ms)
@@ -126,7 +125,7 @@ def run_here(table: HoodieTable, codec: str = "gzip") -> Run:
 
 
 def run_peer(work: Path, tables: list[Path], version: int, codec: str) -> list[Run]:
-    """The same by real Hudi, all in one JVM."""
+    """Execute the plans with real Hudi, all in one JVM."""
     work.mkdir()
     events = work / "events.jsonl"
     options = {
@@ -153,7 +152,7 @@ def content(path: Path) -> tuple[int, int]:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Make the table, carry the plan out on copies of it, print the figures."""
+    """Make the table, execute the plan on copies of it, print the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=2_000_000)
     parser.add_argument("--groups", type=int, default=8)

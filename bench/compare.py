@@ -1,9 +1,9 @@
-"""Our writer and its peers on the same files, side by side: `python -m bench.compare --quick`.
+"""This writer and its peers on the same files: `python -m bench.compare --quick`.
 
-Every writer continues a copy of the same table (made once by real Hudi), in processes of its own, all writers of a run
-one after the other, then the next run. Figures are appended to OUT/results.jsonl as they come; at the end they are shown
-as a table, with the report as OUT/report.html. The rows of every table are checked by a reader that is not ours.
-Exit code 1 when a case failed or a table of ours is wrong.
+Every writer continues a copy of the same table (made once by real Hudi), in its own processes. In each run the writers run
+one after another. Figures are appended to OUT/results.jsonl when they are measured. At the end they are shown as a table,
+and as a report in OUT/report.html. A reader that is not part of this project checks the rows of every table. Exit code 1
+when a case failed or a table of this writer is wrong.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LOG_WIDTH = 150
 
 @dataclass(frozen=True)
 class Planned:
-    """A case that is to be run."""
+    """A case to run."""
 
     run: int
     workload: Workload
@@ -71,7 +71,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--runs", type=int, default=3)
     found.add_argument("--table-types", nargs="+", choices=TABLE_TYPES, default=list(TABLE_TYPES))
     found.add_argument("--writers", nargs="+", type=Writer.parse, default=[Writer.parse(text) for text in WRITERS],
-                       metavar="ENGINE:INDEX", help="+metadata behind it: with a metadata table of listing, statistics "
+                       metavar="ENGINE:INDEX", help="+metadata after it: with a metadata table of listing, statistics "
                        f"of columns and record index; +services: with compaction every 5 commits and cleaning "
                        f"(default: {' '.join(WRITERS)})")  # fmt: skip
     found.add_argument("--table-version", type=int, choices=(6, 8, 9), default=OLD_VERSION,
@@ -87,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def planned(args: argparse.Namespace) -> Iterator[Planned]:
-    """All cases: run 1 of everything, then run 2..., so that a machine that slows down slows all writers."""
+    """All cases: run 1 of everything, then run 2 and so on, so that a slower machine slows down all writers equally."""
     for run in range(1, args.runs + 1):
         for keys in args.keys:
             for name in args.workloads:
@@ -106,7 +106,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if args.quick:
         args.keys, args.records, args.batches, args.runs = [20_000], 5_000, 4, 1
         args.table_types, args.writers = ["MERGE_ON_READ"], [Writer.parse(text) for text in QUICK_WRITERS]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that processes are ended then, too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the processes are ended in this case too
     console = Console() if sys.stdout.isatty() else Console(width=_LOG_WIDTH)
     results = args.out.absolute() / "results.jsonl"
     results.parent.mkdir(parents=True, exist_ok=True)
@@ -135,7 +135,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _limits(args: argparse.Namespace, results: Path) -> bool:
-    """Measure the limits in a process of their own; False when that failed, which it has then said itself."""
+    """Measure the limits in a separate process. False when it failed; it has printed the reason."""
     sizes = {"--records": args.records, "--partitions": args.partitions, "--runs": args.runs, "--json": results}
     sizes |= {"--read": 100_000} if args.quick else {}
     command = [sys.executable, "-m", "bench.limits", "--keys", *map(str, args.keys)]
@@ -144,7 +144,7 @@ def _limits(args: argparse.Namespace, results: Path) -> bool:
 
 
 def _run_all(args: argparse.Namespace, plan: Sequence[Planned], results: Path, console: Console) -> int:
-    """Run the cases one by one; how many failed."""
+    """Run the cases one by one and return how many failed."""
     failed = 0
     columns = (
         SpinnerColumn(),
@@ -191,7 +191,7 @@ def _run_one(args: argparse.Namespace, each: Planned) -> list[dict[str, Any]]:
     try:
         return run_case(case, args.case_timeout)
     finally:
-        if not args.keep:  # the logs stay
+        if not args.keep:  # the logs are kept
             shutil.rmtree(case.table, ignore_errors=True)
             shutil.rmtree(place / "work", ignore_errors=True)
 
@@ -213,7 +213,7 @@ def _failure(each: Planned, error: Exception) -> dict[str, Any]:
 
 def as_table(lines: Sequence[dict[str, Any]]) -> Table:
     """A row for every writer on every workload."""
-    table = Table(title="medians over the runs; ours is so many times as fast, by the runs' own ratios")
+    table = Table(title="medians over the runs; ratio of this writer's speed, by the ratios within the runs")
     for name in ("workload", "table", "keys", "writer"):
         table.add_column(name)
     for name in ("runs", "records/s", "s a batch", "best", "ours is", "rows", "peak MiB"):
@@ -232,7 +232,7 @@ def as_table(lines: Sequence[dict[str, Any]]) -> Table:
 
 
 def _earlier_runs(lines: Sequence[dict[str, Any]], each: Planned) -> int:
-    """Runs that the file has of the same workload: a ratio is never taken between two invocations."""
+    """Number of runs of the same workload in the file. A ratio is never taken between two invocations."""
     what = (each.workload.name, each.table_type, each.workload.keys, each.workload.records)
     names = ("workload", "table_type", "keys", "records")
     return max((line["run"] for line in lines if tuple(line.get(name) for name in names) == what), default=0)

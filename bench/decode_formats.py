@@ -1,7 +1,7 @@
 """What each format costs to decode: `python -m bench.decode_formats --records 20000`.
 
-One process, records in memory, CPU time: records and megabytes a second of the whole decoder, from raw bytes to what the tag
-step takes. The same rows of 8 and of 24 columns in each format; Avro where the extra `avro` is installed.
+One process, records in memory, processor time. Prints records and megabytes per second of the whole decoder, from raw bytes
+to the input of the tag step. The same rows of 8 and of 24 columns in each format; Avro if the extra `avro` is installed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _KINDS = ("string", "long", "double", "string", "boolean", "int", "string")
 
 @dataclass(frozen=True)
 class Case:
-    """One format: its values, message keys, and the decoder that takes them."""
+    """One format: its values, message keys, and its decoder."""
 
     name: str
     values: list[bytes]
@@ -45,7 +45,7 @@ class Case:
 
 
 class _OneSchema(SchemaRegistry):
-    """Knows one schema, so that no network is measured."""
+    """A registry with one schema, so that no network is measured."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         super().__init__(RegistryPlace("http://localhost"))
@@ -130,7 +130,7 @@ def _avro_envelopes(schema: dict[str, Any], envelopes: list[dict[str, Any]]) -> 
 
 
 def _wire(schema: dict[str, Any], records: list[dict[str, Any]]) -> list[bytes]:
-    """Records in Confluent's wire form."""
+    """Records in Confluent's wire format."""
     parsed = fastavro.parse_schema(json.loads(json.dumps(schema)))
     values = []
     for record in records:
@@ -159,19 +159,19 @@ def _facts(schema: dict[str, Any]) -> TableFacts:
 
 def _decoder(schema: dict[str, Any], rules: FormatRules) -> KeyDecoder:
     table = _facts(schema)
-    known = replace(rules, tables=SourceTables(pinned="postgres.shop.orders"))  # as from a stream's second start on
+    known = replace(rules, tables=SourceTables(pinned="postgres.shop.orders"))  # as after a stream's first start
     return KeyDecoder(table.schema, table.generator, (), True, record_format=make_format(known, table))
 
 
 def measure(case: Case, runs: int) -> dict[str, Any]:
-    """Records and megabytes a second of CPU, the best of some runs."""
+    """Records and megabytes per processor second, the best of some runs."""
     n = len(case.values)
     batch = pa.RecordBatch.from_pydict({
         "key": pa.array([b'{"id":%d}' % i for i in range(n)], pa.binary()), "value": pa.array(case.values, pa.binary()),
         "src": pa.nulls(n, pa.string()), "pos_hi": pa.array(np.zeros(n, np.int64)), "pos_lo": pa.array(np.arange(n)),
     })  # fmt: skip
     best = float("inf")
-    for _ in range(runs + 1):  # the first learns
+    for _ in range(runs + 1):  # the first run fills caches
         began = time.process_time()
         found = case.decoder.keys(batch)
         best = min(best, time.process_time() - began)

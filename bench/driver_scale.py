@@ -1,9 +1,9 @@
-"""What the driver does by itself, at up to 100,000 file groups: `python -m bench.driver_scale --groups 1000 10000 100000`.
+"""What the driver itself costs, with up to 100,000 file groups: `python -m bench.driver_scale --groups 1000 10000 100000`.
 
-One process, no Spark: the driver's own code runs over a simulated table (bench/inputs/driver_table.py says what of
-it is real), each step measured alone. Printed: step, when it is done (at a start of the job, in every batch, in a task, or
-when a write is rolled back), seconds, bytes; the median of the runs. What Spark itself costs (planning,
-scheduling) is not in it.
+One process, no Spark: the driver's own code runs over a simulated table (bench/inputs/driver_table.py says which parts of
+it are real), and each step is measured alone. Prints for each step when it runs (at a start of the job, in every batch, in a
+task, or in the rollback of a write), its seconds and bytes, as median of the runs. The costs of Spark itself (planning,
+scheduling) are not included.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from rich.table import Table
 from bench.inputs import driver_table as sim
 from bench.inputs.lines import append_lines
 from tagstream.state.batch_manifest import BatchManifest
-from tagstream.state.checkpoint import INDEX, Root, open_or_create_meta
+from tagstream.state.checkpoint import INDEX, QueryFolder, open_or_create_meta
 from tagstream.state.layout import StateLayout, balanced_labels
 from tagstream.streaming.batch.commit_record import CommitRecord, extra_metadata
 from tagstream.streaming.batch.context import JobContext, RunEnvironment
 from tagstream.streaming.batch.small_files import PinnedSizes, SmallFiles
-from tagstream.streaming.batch.spark_checkpoint import Epoch, read_epoch
+from tagstream.streaming.batch.spark_checkpoint import SparkBatch, read_spark_batch
 from tagstream.streaming.batch.tag import profile_name
 from tagstream.streaming.batch.write import slices_of
 from tagstream.streaming.job.timeline_guard import TimelineGuard
@@ -43,23 +43,25 @@ from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.process import CrashPlan, StopFlag
 from tagstream.streaming.recovery.coverage import CheckpointState, IndexPlace, assess
 from tagstream.streaming.source.decode_spec import DecodeSpec
+from tagstream.table.locks.lock import TableLock
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.failed_writes import plan_rollback
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
 from tagstream.table.timeline.instant import DELTA_COMMIT, Instant, State
 from tagstream.table.write import commit as protocol
+from tagstream.table.write.file_sizes import FileSizeOptions
 from tagstream.table.write.write_context import WriteProfile, WriterOptions
 
-RETAINED = 100  # batches whose state Spark may ask for again, its default
-BATCH = RETAINED + RETAINED // 10  # the one that is measured: one of those that collect garbage
+RETAINED = 100  # batches whose state Spark may still read, its default
+BATCH = RETAINED + RETAINED // 10  # the measured batch, one of those that collect garbage
 _LOG_RATIO, _TRUST = 0.35, 1.0
 Groups = Sequence[tuple[str, str]]
 
 
 @dataclass
 class Steps:
-    """Figures of one table: ``size`` is what every line of it carries."""
+    """Figures of one table. ``size``: the fields that every line of the table has."""
 
     run: int
     size: dict[str, Any]
@@ -68,7 +70,7 @@ class Steps:
     def measure(
         self, when: str, step: str, work: Callable[[], Any], bytes_of: Callable[[Any], int] | None = None, **more: Any
     ) -> Any:
-        """Time one step; returns what it gives."""
+        """Time one step and return its result."""
         gc.collect()
         started, cpu = time.perf_counter(), time.process_time()
         result = work()
@@ -107,7 +109,7 @@ def main() -> None:
 
 
 def sizes(groups: list[int], key_groups: list[int], instants: list[int]) -> Iterator[tuple[int, int, int]]:
-    """(file groups, key groups, instants): one of them grows while the others are at their first value."""
+    """(file groups, key groups, instants): one of them varies while the others have their first value."""
     yield from ((g, key_groups[0], instants[0]) for g in groups)
     yield from ((groups[0], k, instants[0]) for k in key_groups[1:])
     yield from ((groups[0], key_groups[0], i) for i in instants[1:])
@@ -136,7 +138,7 @@ def measure_table(
 
 
 def start(steps: Steps, made: sim.Simulated, folder: Path, layout: StateLayout, labels: tuple[int, ...]) -> JobContext:
-    """What a start of the job does before its first batch."""
+    """The steps of a job's start before its first batch."""
     rss = psutil.Process().memory_info().rss
     table = steps.measure("start", "open table", lambda: HoodieTable.open(made.table.base_path))
     timeline = steps.measure("start", "list timeline", table.timeline)
@@ -144,9 +146,9 @@ def start(steps: Steps, made: sim.Simulated, folder: Path, layout: StateLayout, 
     small = new_small_files(sim.FULL_BYTES)
     steps.measure("start", "list all slices (SmallFiles.load)", lambda: small.load(table.view(timeline)))
     job = make_job(table, folder, layout, labels, small)
-    root = job.root.files
-    place = IndexPlace(root, layout, 0, RETAINED, False)
-    state = CheckpointState.read(root)
+    query_folder = job.query_folder.files
+    place = IndexPlace(query_folder, layout, 0, RETAINED, False)
+    state = CheckpointState.read(query_folder)
     steps.measure("start", "compare index and table (assess)", lambda: assess(place, table, timeline, state))
     job.position.covered = frozenset(i.time for i in timeline.completed_writes)
     steps.lines[-1]["rss_grown"] = psutil.Process().memory_info().rss - rss
@@ -154,20 +156,22 @@ def start(steps: Steps, made: sim.Simulated, folder: Path, layout: StateLayout, 
 
 
 def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) -> None:
-    """The driver's steps of a batch that writes one log file to each of ``touched`` file groups, in their order."""
+    """The driver's steps, in order, of a batch that writes one log file to each of ``touched`` file groups."""
     job.position.covered = frozenset(i.time for i in job.table.timeline().completed_writes)
     job.env.lease.acquire("bench")
     guard = TimelineGuard(job)
     batch = BATCH
     guard.before_batch(
-        lambda: read_epoch(job.root.files, batch, files=False)
-    )  # the first one of a run takes other ways
+        lambda: read_spark_batch(job.query_folder.files, batch, files=False)
+    )  # the first batch of a run takes other code paths
     now: dict[str, Any] = {"touched": touched}
-    epoch = steps.measure("batch", "read epoch", lambda: read_epoch(job.root.files, batch, files=False), **now)
-    steps.measure("batch", "timeline guard before the batch", lambda: guard.before_batch(lambda: epoch), **now)
+    spark_batch = steps.measure(
+        "batch", "read epoch", lambda: read_spark_batch(job.query_folder.files, batch, files=False), **now
+    )
+    steps.measure("batch", "timeline guard before the batch", lambda: guard.before_batch(lambda: spark_batch), **now)
     instant = steps.measure("batch", "next instant", guard.next_instant, **now)
     statuses = sim.touched(made, touched)
-    pin_and_read(steps, job, epoch, instant, [(s.stat.partition_path, s.stat.file_id) for s in statuses], now)
+    pin_and_read(steps, job, spark_batch, instant, [(s.stat.partition_path, s.stat.file_id) for s in statuses], now)
     steps.measure("batch", "requested and inflight", lambda: begin(job.table, instant), **now)
     sim.write_files(job.table, instant, statuses)
     tasks(steps, job, made, statuses, now)
@@ -175,25 +179,16 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
     parse = lambda: [WriteStatus.from_json(text) for text in texts]  # noqa: E731
     steps.measure("batch", "parse the tasks' answers", parse, lambda _: sum(map(len, texts)), **now)
     deltas = sim.delta_refs(job.layout, job.env.meta.labels, batch)
-    manifest = BatchManifest(epoch.query_id, batch, job.run, deltas, instant)
-
-    def path(name: str) -> Path:
-        return Path(job.manifests.where(name))
-
-    name = steps.measure(
-        "batch",
-        "write batch manifest",
-        lambda: manifest.write(job.manifests),
-        lambda n: int(path(n).stat().st_size),
-        **now,
-    )
+    manifest = BatchManifest(spark_batch.query_id, batch, job.run, deltas, instant)
+    write = lambda: manifest.write(job.manifests)  # noqa: E731
+    name = steps.measure("batch", "write batch manifest", write, job.manifests.size, **now)
     steps.measure("start", "read batch manifest", lambda: BatchManifest.read(job.manifests, name), **now)
     publish = lambda: protocol.publish_files(job.table, instant, statuses)  # noqa: E731
     steps.measure("batch", "publish the files, under markers", publish, **now)
     pending = Instant(instant, DELTA_COMMIT, State.INFLIGHT)
     steps.measure("rollback", "plan a rollback by markers", lambda: plan_rollback(job.table, pending), **now)
     metadata = steps.measure(
-        "batch", "build commit metadata", lambda: commit_metadata(guard, epoch, name, statuses), **now
+        "batch", "build commit metadata", lambda: commit_metadata(guard, spark_batch, name, statuses), **now
     )
     steps.measure(
         "batch", "write commit metadata as JSON", lambda: metadata.to_bytes(job.table.config.version), len, **now
@@ -209,26 +204,26 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
     timeline = job.table.timeline()
     newest = timeline.completed_writes[-1]
     steps.measure("start", "read the newest commit", lambda: timeline.metadata(job.table.storage, newest), **now)
-    undo(job, made, instant, statuses, path(name))
+    undo(job, made, instant, statuses, Path(job.manifests.where(name)))
 
 
 def pin_and_read(
-    steps: Steps, job: JobContext, epoch: Epoch, instant: str, groups: Groups, now: dict[str, Any]
+    steps: Steps, job: JobContext, spark_batch: SparkBatch, instant: str, groups: Groups, now: dict[str, Any]
 ) -> None:
-    """The write profile: made and written by the driver, read by every Python worker.
+    """The write profile: the driver makes and writes it, and every Python worker reads it.
 
-    ``groups``: the file groups, by partition path and file id, that the batch before has changed and this one writes to.
+    ``groups``: the file groups (partition path, file id) that the batch before has changed and this batch writes to.
     """
-    pinned = Path(job.profiles.where(profile_name(epoch.batch_id, job.run)))
+    pinned = Path(job.profiles.where(profile_name(spark_batch.batch_id, job.run)))
     size = lambda _: pinned.stat().st_size  # noqa: E731
     now = {**now, "small_file_groups": sum(map(len, job.small_files.profile().values()))}
     before = set(job.profiles.names(""))
     job.history.sizes = PinnedSizes()
     all_of = lambda _: sum(job.profiles.size(name) for name in set(job.profiles.names("")) - before)  # noqa: E731
-    steps.measure("start", "pin the first write profile", lambda: job.pin_profile(epoch, instant), all_of, **now)
+    steps.measure("start", "pin the first write profile", lambda: job.pin_profile(spark_batch, instant), all_of, **now)
     pinned.unlink()
     job.small_files.reload(job.table.view(), groups)
-    steps.measure("batch", "pin the write profile", lambda: job.pin_profile(epoch, instant), size, **now)
+    steps.measure("batch", "pin the write profile", lambda: job.pin_profile(spark_batch, instant), size, **now)
     partitions = sorted({partition for partition, _ in groups})
 
     def read() -> None:
@@ -241,7 +236,7 @@ def pin_and_read(
 
 
 def tasks(steps: Steps, job: JobContext, made: sim.Simulated, statuses: list[WriteStatus], now: dict[str, Any]) -> None:
-    """What each write task looks at: the timeline that the driver sends, and the folder of every partition it writes to."""
+    """The input of each write task: the timeline from the driver, and the folder of every partition that it writes to."""
     packed = pickle.dumps(job.history.timeline)
     unpack = lambda: pickle.loads(packed)  # noqa: E731, S301 -- what Spark does with it
     timeline = steps.measure("task", "unpack the timeline", unpack, lambda _: len(packed), **now)
@@ -252,30 +247,38 @@ def tasks(steps: Steps, job: JobContext, made: sim.Simulated, statuses: list[Wri
 
 
 def every_small(steps: Steps, job: JobContext, made: sim.Simulated) -> None:
-    """The write profile again where every file group has room, the worst that a table can be."""
+    """Pin the write profile when every file group takes inserts, the worst case for a table."""
     job.small_files = new_small_files(2 * sim.FULL_BYTES)
     job.small_files.load(made.table.view())
-    epoch = read_epoch(job.root.files, BATCH, files=False)
+    spark_batch = read_spark_batch(job.query_folder.files, BATCH, files=False)
     some = [(s.stat.partition_path, s.stat.file_id) for s in sim.touched(made, min(10, steps.size["file_groups"]))]
-    pin_and_read(steps, job, epoch, made.instants[-1], some, {"touched": None})
+    pin_and_read(steps, job, spark_batch, made.instants[-1], some, {"touched": None})
 
 
 def begin(table: HoodieTable, instant: str) -> None:
-    """Claim the instant."""
+    """Request the instant."""
     protocol.request(table, instant, DELTA_COMMIT)
     protocol.inflight(table, instant, DELTA_COMMIT)
 
 
-def commit_metadata(guard: TimelineGuard, epoch: Epoch, manifest: str, statuses: list[WriteStatus]) -> CommitMetadata:
-    """As the sink makes it."""
+def commit_metadata(
+    guard: TimelineGuard, spark_batch: SparkBatch, manifest: str, statuses: list[WriteStatus]
+) -> CommitMetadata:
+    """Commit metadata as in the sink."""
     record = CommitRecord(
-        "simulated", epoch.query_id, epoch.batch_id, epoch.start_offsets, epoch.end_offsets, manifest, guard.follows
+        "simulated",
+        spark_batch.query_id,
+        spark_batch.batch_id,
+        spark_batch.start_offsets,
+        spark_batch.end_offsets,
+        manifest,
+        guard.follows,
     )
     return CommitMetadata.build(statuses, extra_metadata(record, ""), sim.AVRO)
 
 
 def undo(job: JobContext, made: sim.Simulated, instant: str, statuses: list[WriteStatus], manifest: Path) -> None:
-    """The table and the checkpoint as they were, so that every batch meets the same."""
+    """Restore the table and the checkpoint, so that every batch starts from the same state."""
     for state in State:
         job.table.storage.delete(
             f"{job.table.config.timeline_folder}/{Instant(instant, DELTA_COMMIT, state).file_name()}"
@@ -289,15 +292,11 @@ def undo(job: JobContext, made: sim.Simulated, instant: str, statuses: list[Writ
 
 
 def new_small_files(limit: int) -> SmallFiles:
-    """As the job makes it for a merge-on-read table; groups under ``limit`` bytes take inserts."""
+    """Small files as the job finds them in a merge-on-read table: groups under ``limit`` bytes take inserts."""
     return SmallFiles(
+        FileSizeOptions(limit, limit, record_bytes=1024, trust_share=_TRUST, log_ratio=_LOG_RATIO),
         merge_on_read=True,
-        small_limit=limit,
-        max_bytes=limit,
         base_only=False,
-        record_bytes=1024,
-        log_ratio=_LOG_RATIO,
-        trust_share=_TRUST,
     )
 
 
@@ -338,12 +337,13 @@ def make_job(
         crash=CrashPlan.from_env(os.environ, os.getpgrp()),
         clock_ms=lambda: sim.START_MS,
         retain_batches=RETAINED,
+        lock=TableLock(None, options.lock),
     )
     return JobContext(
         env=env,
         options=options,
         table=table,
-        root=Root(0, checkpoint),
+        query_folder=QueryFolder(0, checkpoint),
         run=1,
         run_owner="bench",
         layout=layout,
@@ -354,7 +354,7 @@ def make_job(
 
 
 def as_table(lines: list[dict[str, Any]]) -> Table:
-    """A row a step: the median of the runs, the least and the greatest."""
+    """A row per step: median, least and greatest of the runs."""
     one = lines[0]
     title = "{file_groups:,} file groups, {files:,} files, {partitions:,} partitions, {key_groups:,} key groups, "
     title += "{instants:,} commits"

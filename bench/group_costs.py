@@ -1,8 +1,8 @@
-"""What one key group costs to keep and to bring back: `python -m bench.group_costs --keys 2500000`.
+"""What one key group costs to store and to restore: `python -m bench.group_costs --keys 2500000`.
 
-One key group of K keys, no Spark: bytes of a batch's delta for each changed key, seconds and bytes of a whole snapshot, and
-of bringing the local store back from it after the executor's disk was lost, deltas and all. These are the unit costs of
-bench/RESULTS.md.
+One key group of K keys, no Spark. Measures the bytes of a batch's delta per changed key, the seconds and bytes of a whole
+snapshot, and the restore of the local store from it and its deltas after the loss of an executor's disk. These are the unit
+costs in bench/RESULTS.md.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tagstream.state.tag_group import tag_key_group
 from tagstream.table.storage.posix import PosixStorage
 
 _LABEL = 0
-# What record keys look like: of a number, the same text each time.
+# The forms of record keys: from a number, always the same text.
 KINDS: dict[str, Callable[[int], str]] = {
     "short": lambda n: f"k{n:07d}",
     "bigint": lambda n: str(1_000_000_007 * (n + 1) % 9_007_199_254_740_881),
@@ -45,9 +45,9 @@ _LOAD_BATCH = 250_000
 
 
 def measure(keys: int, records: int, batches: int, partitions: int, folder: str, kind: str = "short") -> dict[str, Any]:
-    """Load the group, change it, snapshot it, lose the local store, restore it. Sizes in bytes, times in seconds.
+    """Load the group, change it, take a snapshot, lose the local store, restore it. Sizes in bytes, times in seconds.
 
-    ``kind``: one of ``KINDS``, what the record keys look like.
+    ``kind``: one of ``KINDS``, the form of the record keys.
     """
     durable = PosixStorage(os.path.join(folder, "durable"))
     layout = StateLayout(durable, os.path.join(folder, "local"), snapshot_every=1 << 30)
@@ -64,7 +64,7 @@ def measure(keys: int, records: int, batches: int, partitions: int, folder: str,
         snapshot = take_snapshot(store, layout, _LABEL, batch_id, at.chain, None)
         snapshot_s = time.perf_counter() - began
     stored = _size(durable.where(layout.snapshots_dir(_LABEL)))
-    pointer = Pointer(at.generation, at.epoch, snapshot, ()).to_bytes()
+    pointer = Pointer(at.index_load, at.catch_up, snapshot, ()).to_bytes()
     random = np.random.default_rng(7)
     for _ in range(batches):
         numbers = random.choice(keys, records, replace=False)
@@ -119,7 +119,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--records", type=int, default=12_500, help="changed keys of a batch")
     parser.add_argument("--deltas", type=int, default=10, help="batches since the snapshot")
     parser.add_argument("--partitions", type=int, default=20)
-    parser.add_argument("--kind", choices=tuple(KINDS), default="short", help="what record keys look like")
+    parser.add_argument("--kind", choices=tuple(KINDS), default="short", help="form of the record keys")
     parser.add_argument("--json", type=Path, help="add the figures to this file of JSON lines")
     args = parser.parse_args(argv)
     folder = tempfile.mkdtemp(prefix="group_costs_")

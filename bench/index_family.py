@@ -1,10 +1,10 @@
-"""Tagging by every index, side by side: `python -m bench.index_family --keys 1000000 5000000`.
+"""Tagging with every index: `python -m bench.index_family --keys 1000000 5000000`.
 
-Existing keys lie in a copy-on-write table of ten partitions (`k0000001`... in order, or spread at random over the files,
-or by bucket); a batch of `--records` records has 60 % updates, 20 % moves and 20 % new keys, drawn from all keys
-("random") or from the newest fifth ("recent"). Timed is the tag step alone: from decoded records, which Spark holds
-ready, to located rows, which go nowhere. The state index is loaded from the same table; its key groups are looked up in
-the same way as in a stream. Printed: the median of `--runs` after one that is not counted, and what BLOOM left out.
+The existing keys are in a copy-on-write table of ten partitions (`k0000001`... in order, spread at random over the files, or
+by bucket). A batch of `--records` records has 60 % updates, 20 % moves and 20 % new keys, drawn from all keys ("random") or
+from the newest fifth ("recent"). Only the tag step is timed: from decoded records, which Spark has in memory, to located
+rows, which are discarded. The state index is loaded from the same table, and its key groups are looked up as in a stream.
+Prints the median of `--runs` after a warm-up run, and what BLOOM excluded.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from tagstream.index.simple import GlobalSimpleIndex, InMemoryIndex, SimpleIndex
 from tagstream.state.layout import StateLayout, balanced_labels
 from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
 from tagstream.state.tag_group import tag_key_group
-from tagstream.streaming.batch.located import LOCATED_SQL, Lanes
+from tagstream.streaming.batch.located import LOCATED_SQL, WriteTasks
 from tagstream.streaming.batch.tag import located, packed_result, sorted_out, tag_batch
 from tagstream.streaming.job.pull_index import located_rows, table_as_of
 from tagstream.streaming.job.session import start_session
@@ -54,15 +54,15 @@ from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.write.write_context import WriteProfile, WriterOptions
 
 _START_MS = 1_767_225_600_000
-_PARTITIONS, _GROUPS, _LANES = 10, 8, 2
+_PARTITIONS, _GROUPS, _WRITE_TASKS = 10, 8, 2
 _BLOCK = 1 << 14
 _SCHEMA = pa.schema([("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("name", pa.string())])
-_VALUE = b"x" * 190  # bytes of a record that is carried along
+_VALUE = b"x" * 190  # bytes of a record's other columns
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One index on one table and batch; ``seconds`` of each counted run, ``found``: keys it had a place for."""
+    """One index with one table and batch. ``seconds``: of each counted run. ``found``: number of keys with a location."""
 
     index: str
     keys: int
@@ -74,7 +74,7 @@ class Figure:
 
     @property
     def rate(self) -> float:
-        """Records a second, of the median run."""
+        """Records per second of the median run."""
         return self.records / statistics.median(self.seconds)
 
 
@@ -103,7 +103,7 @@ def make_table(folder: Path, keys: int, layout: str, hashing: BucketHash, per_fi
 
 
 def partition_of(numbers: np.ndarray) -> np.ndarray:
-    """Where a key is: by a hash of its number, so that every partition has keys of every age."""
+    """The partition of each key, by a hash of its number, so that every partition has keys of every age."""
     return (numbers * 2_654_435_761 % 2**32 >> 8) % _PARTITIONS
 
 
@@ -136,7 +136,7 @@ def _keys_of_files(keys: int, layout: str, hashing: BucketHash, per_file: int) -
 
 
 def make_batch(keys: int, records: int, kind: str, *, is_global: bool, seed: int) -> pa.Table:
-    """Decoded records as ``streaming.source.source.keyed_records`` gives them, without their key group."""
+    """Decoded records in the form of ``streaming.source.source.keyed_records``, without their key group."""
     rng = np.random.default_rng(seed)
     first = 0 if kind == "random" else keys - keys // 5
     known = rng.choice(keys - first, int(records * 0.8), replace=False) + first
@@ -170,7 +170,7 @@ def make_batch(keys: int, records: int, kind: str, *, is_global: bool, seed: int
 
 
 def keyed_frame(spark: SparkSession, rows: pa.Table, labels: tuple[int, ...]) -> DataFrame:
-    """The batch as Spark holds it once it is decoded: packed by key group, in memory, spread over the cores."""
+    """The batch as in Spark after decoding: packed by key group, in memory, spread over the cores."""
     cores = spark.sparkContext.defaultParallelism
     packed = [pack_by_group(rows.slice(start, _BLOCK), labels) for start in range(0, rows.num_rows, _BLOCK)]
     frame = spark.createDataFrame(pa.Table.from_batches(packed)).repartition(cores).persist()
@@ -184,11 +184,11 @@ def profile(labels: tuple[int, ...]) -> WriteProfile:
 
 
 def tag_by_table(index: HoodieIndex, table: HoodieTable, labels: tuple[int, ...], spark: SparkSession) -> Any:
-    """What one batch asks of a pull-type index, as a function of the decoded records."""
+    """The lookup of one batch in a pull-type index, as a function of the decoded records."""
     decode = SimpleNamespace(ordering_kind="int64", ordering_fields=("ts",), ordering_type=pa.int64())
     job = SimpleNamespace(
         index=index, table=table, timeline=table.timeline(), decode=decode, overwrites=False,
-        meta=SimpleNamespace(labels=labels, shuffle_partitions=_LANES), read_profile=lambda: profile(labels),
+        meta=SimpleNamespace(labels=labels, shuffle_partitions=_WRITE_TASKS), read_profile=lambda: profile(labels),
     )  # fmt: skip
     index.start(table_as_of(job, spark))  # type: ignore[arg-type]
 
@@ -204,13 +204,13 @@ def tag_by_state(folder: Path, table: HoodieTable, labels: tuple[int, ...], spar
     bootstrap_index(
         table, layout, labels, 1, clock_ms=lambda: time.time_ns() // 1_000_000, ordering_type=pa.int64(), spark=spark
     )
-    at = replace(profile(labels), generation=1)
+    at = replace(profile(labels), index_load=1)
 
     def group(key: tuple[Any, ...], frame: pd.DataFrame) -> pd.DataFrame:
         label = int(key[0])
         good, _, _ = sorted_out(unpack(frame["rows"]))
         result = tag_key_group(label, None, tag_batch(good, layout.ordering), at, layout)
-        return pd.concat(packed_result(label, located(result, good, layout.ordering), result, Lanes(_LANES)))
+        return pd.concat(packed_result(label, located(result, good, layout.ordering), result, WriteTasks(_WRITE_TASKS)))
 
     def tag(rows: DataFrame) -> DataFrame:
         return rows.groupBy("kg").applyInPandas(group, LOCATED_SQL)
@@ -221,7 +221,7 @@ def tag_by_state(folder: Path, table: HoodieTable, labels: tuple[int, ...], spar
 def measure(
     tag: Callable[[DataFrame], DataFrame], rows: DataFrame, index: HoodieIndex | None, runs: int
 ) -> list[float]:
-    """Seconds of each counted run; the located rows go nowhere."""
+    """Seconds of each counted run. The located rows are discarded."""
     seconds = []
     for run in range(runs + 1):
         began = time.monotonic()
@@ -234,7 +234,7 @@ def measure(
 
 
 def remark(index: HoodieIndex | None) -> str:
-    """What a bloom index left out, and what its filters did."""
+    """What a bloom index excluded, and what its filters did."""
     if not isinstance(index, BloomIndex) or index.plan is None:
         return ""
     plan, counts = index.plan, index.counts

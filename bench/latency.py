@@ -1,8 +1,8 @@
 """The fixed cost of a batch, step by step: `python -m bench.latency --keys 2000000`.
 
-Batches of one record over a table of K keys, through the job's own entry points. A batch's time is Spark's, from the
-trigger to its commit log; the steps are Spark's own durations, the sink's, and out of Spark's event log the three stages
-(decode, tag, write), which no report of a running query tells apart. Printed: the median of each step after the warm-up.
+Batches of one record over a table of K keys, through the job's own entry points. A batch's time is Spark's, from the trigger
+to its commit log. The steps are Spark's own durations, the sink's, and from Spark's event log the three stages (decode, tag,
+write), which no report of a running query lists separately. Prints the median of each step after the warm-up.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from bench.writers.run import order_of, prepare
 from bench.writers.verdict import judge
 
 STAGES = ("decode", "tag", "write")
-# Spark's names of a batch's parts, in the order they happen, and what they are called here
+# Spark's names of a batch's parts, in their order, and the names in the printed table
 BEFORE = {
     "latestOffset": "list the source, log what is new",
     "walCommit": "write the offset log",
@@ -47,7 +47,7 @@ AFTER = {
 
 @dataclass
 class BatchStages:
-    """Milliseconds since the epoch of a batch's stages, in their order."""
+    """Milliseconds since 1970 of a batch's stages, in their order."""
 
     began: list[int] = field(default_factory=list)
     ended: list[int] = field(default_factory=list)
@@ -73,7 +73,7 @@ def read_stages(event_log: Iterable[str]) -> dict[int, BatchStages]:
 
 
 def steps_of(batch: dict[str, Any], stages: BatchStages) -> dict[str, float]:
-    """Seconds of each step of one batch, in their order; they add up to what Spark counts in its parts."""
+    """Seconds of each step of one batch, in order. Their sum is the sum of Spark's parts."""
     phases: dict[str, float] = batch["phases"]
     steps: dict[str, float] = {}
     for name, step in BEFORE.items():
@@ -91,7 +91,7 @@ def steps_of(batch: dict[str, Any], stages: BatchStages) -> dict[str, float]:
 
 
 def measure(case: Case, timeout_s: float) -> list[dict[str, Any]]:
-    """Run the case; a line for each batch after the warm-up. BenchError when it could not be measured."""
+    """Run the case and return a line per batch after the warm-up. BenchError when it could not be measured."""
     prepare(case)
     logs = case.place / "spark-events"
     logs.mkdir()
@@ -119,7 +119,7 @@ def as_table(lines: Sequence[dict[str, Any]]) -> Table:
     first = lines[0]
     seconds = [line["seconds"] for line in lines]
     table = Table(
-        title=f"{first['table_type']}, {first['keys']:,} keys, one row a batch, {len(lines)} batches: median "
+        title=f"{first['table_type']}, {first['keys']:,} keys, one row per batch, {len(lines)} batches: median "
         f"{statistics.median(seconds) * 1000:,.0f} ms, least {min(seconds) * 1000:,.0f}, greatest {max(seconds) * 1000:,.0f}"
     )
     table.add_column("step")

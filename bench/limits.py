@@ -1,11 +1,11 @@
-"""What this machine can do at most, without a writer: `python -m bench.limits --keys 500000 2000000 --runs 3`.
+"""The limits of this machine, without a writer: `python -m bench.limits --keys 500000 2000000 --runs 3`.
 
-- rocksdict multi-get: the keys of a batch asked of stores just opened, of the shape that the tag step keeps
-- parquet write: the rows of a mixed batch with Hudi's five meta columns, one zstd file a partition, by pyarrow in one thread
-- kafka read and file read: Spark's connector and its text reader to the sink that does nothing, on two cores
+- rocksdict multi-get: the keys of a batch, from stores that were just opened, in the form of the tag step's stores
+- parquet write: the rows of a mixed batch with Hudi's five meta columns, a zstd file per partition, by pyarrow in one thread
+- kafka read and file read: Spark's connector and its text reader to the no-op sink, on two cores
 
-The first run of each is not counted. Rates of the look-ups and of Parquet are by processor time of the one thread that does
-it, so that other processes count less; those of Spark are by the clock.
+The first run of each is not counted. Rates of lookups and of Parquet are by processor time of the one thread that does the
+work, so that other processes matter less. Those of Spark are by elapsed time.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ _FEED = 100_000
 
 
 def main() -> None:
-    """Measure what is asked for, print, keep."""
+    """Measure the requested limits, print and store the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=NAMES, default=list(NAMES))
-    parser.add_argument("--keys", type=int, nargs="+", default=[500_000], help="existing keys of the look-ups")
-    parser.add_argument("--records", type=int, default=100_000, help="of a batch, in look-ups and Parquet")
+    parser.add_argument("--keys", type=int, nargs="+", default=[500_000], help="existing keys of the lookups")
+    parser.add_argument("--records", type=int, default=100_000, help="of a batch, in lookups and Parquet")
     parser.add_argument("--read", type=int, default=1_000_000, help="records in the topic and in the files")
     parser.add_argument("--partitions", type=int, default=10)
     parser.add_argument("--groups", type=int, default=8, help="key groups")
@@ -81,13 +81,13 @@ def main() -> None:
 
 
 def limit(name: str, run: int, per_second: float, unit: str, note: str, keys: int | None = None) -> dict[str, Any]:
-    """A line."""
+    """A line of figures."""
     figures = {"keys": keys, "per_second": round(per_second, 1), "unit": unit, "note": note}
     return {"kind": "limit", "run": run, "limit": name, **figures}
 
 
 def multi_get(folder: Path, keys: int, records: int, groups: int, runs: int) -> list[dict[str, Any]]:
-    """Keys a second that one thread gets, in the order in which a batch brings them and in the store's order."""
+    """Keys per second that one thread gets, in the order of a batch and in the store's order."""
     layout = StateLayout(PosixStorage(str(folder / "durable"), sync=False), str(folder / "local"))
     labels = balanced_labels(groups, 2)
     pointers: dict[int, bytes | None] = dict.fromkeys(labels)
@@ -126,7 +126,7 @@ def _get(layout: StateLayout, label: int, pointer: bytes | None, numbers: np.nda
 
 
 def parquet_write(folder: Path, records: int, partitions: int, runs: int) -> list[dict[str, Any]]:
-    """Rows a second that pyarrow writes, of 13 columns."""
+    """Rows per second that pyarrow writes, with 13 columns."""
     folder.mkdir(parents=True)
     note = (
         f"13 columns, zstd, {partitions} files of {records // partitions:,} rows, not synced, thread's processor time"
@@ -143,7 +143,7 @@ def parquet_write(folder: Path, records: int, partitions: int, runs: int) -> lis
 
 
 def hudi_rows(records: int, partitions: int, seed: int) -> Iterator[tuple[str, pa.Table]]:
-    """File name and rows of each partition, the meta columns before the events' own."""
+    """File name and rows of each partition, with the meta columns before the events' columns."""
     random = np.random.default_rng([_SEED, seed])
     numbers = random.choice(records * 20, records, replace=False)
     places = random.integers(0, partitions, records)
@@ -163,7 +163,7 @@ def hudi_rows(records: int, partitions: int, seed: int) -> Iterator[tuple[str, p
 
 
 def spark_reads(folder: Path, records: int, runs: int, only: Sequence[str]) -> list[dict[str, Any]]:
-    """Records a second that Spark takes from a topic, and from files of JSON lines, and forgets."""
+    """Records per second that Spark reads from a topic, and from files of JSON lines, without further use."""
     jars = [str(jar) for jar in connector_jars()] if "kafka" in only else []
     conf = {"spark.master": "local[2]", "spark.local.dir": str(folder / "spark"), "spark.driver.memory": "1g"}
     found: list[dict[str, Any]] = []
@@ -185,7 +185,7 @@ def spark_reads(folder: Path, records: int, runs: int, only: Sequence[str]) -> l
 
 
 def rates(read: Callable[[], DataFrame], records: int, runs: int) -> Iterator[tuple[int, float]]:
-    """(run, records a second) of reading all to the sink that does nothing."""
+    """(run, records per second) of reading all records to the no-op sink."""
     if (there := read().count()) != records:
         raise ValueError(f"the source holds {there:,} records, not {records:,}")
     for run in range(runs + 1):
@@ -197,7 +197,7 @@ def rates(read: Callable[[], DataFrame], records: int, runs: int) -> Iterator[tu
 
 @contextmanager
 def full_topic(folder: Path, records: int) -> Iterator[dict[str, str]]:
-    """A broker with `records` events in a topic; the options of Spark's reader."""
+    """A broker with `records` events in a topic. Yields the options of Spark's reader."""
     with KafkaBroker(folder / "broker") as broker:
         broker.create_topic("limits", 4)
         with TopicFeed(broker.address(), "limits", folder / "feed.log") as feed:
@@ -224,7 +224,7 @@ def _events(records: int) -> Iterator[pa.Table]:
 
 
 def as_table(lines: list[dict[str, Any]]) -> Table:
-    """A row a limit: median, least and greatest of the runs."""
+    """A row per limit: median, least and greatest of the runs."""
     table = Table("limit", "keys", "a second", "least", "greatest", "unit", "of")
     for name, keys in dict.fromkeys((line["limit"], line["keys"]) for line in lines):
         mine = [line for line in lines if (line["limit"], line["keys"]) == (name, keys)]

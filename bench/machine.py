@@ -1,4 +1,4 @@
-"""What the figures were measured on and with."""
+"""The machine and the versions of a measurement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PACKAGES = ("pyspark", "pyarrow", "rocksdict", "numpy", "hudi")
 
 
 def machine_line() -> dict[str, Any]:
-    """What the figures were measured on and with."""
+    """A line with the machine and the versions of a measurement."""
     said = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr
     java = re.search(r'version "([^"]+)"', said)
     versions = {name: version(name) for name in _PACKAGES}

@@ -1,8 +1,8 @@
-"""What places without records cost a key group: `python -m bench.place_costs --places 20000 --used 1000`.
+"""What locations without records cost a key group: `python -m bench.place_costs --places 20000 --used 1000`.
 
-One key group, no Spark. Each key has a file group of its own; then all move into a few new ones, as after a clustering; then
-small batches follow, until snapshots have been taken. Bytes of the newest snapshot and of the local store, and what the
-batches cost: the slowest one is that which looks for unused places.
+One key group, no Spark. Each key has its own file group. Then all keys move into a few new groups, as after a clustering.
+Then small batches follow, until snapshots have been taken. Measures the bytes of the newest snapshot and of the local store,
+and the cost of the batches. The slowest batch is the one that searches for unused locations.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CODES, _CODES_END = b"\x00c", b"\x00d"
 
 
 def measure(keys: int, places: int, used: int, batches: int, records: int, folder: str) -> list[dict[str, Any]]:
-    """Figures after the load, after the move, and after each snapshot. Sizes in bytes, times in milliseconds of a core."""
+    """Figures after the load, after the move, and after each snapshot. Sizes in bytes, times in processor milliseconds."""
     layout = StateLayout(PosixStorage(os.path.join(folder, "durable"), sync=False), os.path.join(folder, "local"))
     numbers = np.arange(keys)
     steps = [(numbers, numbers % places), (numbers, places + numbers % used)]

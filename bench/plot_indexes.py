@@ -13,7 +13,7 @@ from bench.report.picture import save
 
 
 def series(figures: list[dict[str, Any]]) -> dict[str, dict[int, float]]:
-    """Records/s by name and number of keys; BLOOM has one line for each order of keys and batch."""
+    """Records/s by name and number of keys. BLOOM has one line for each order of keys and kind of batch."""
     found: dict[str, dict[int, float]] = {}
     for f in figures:
         name = f["index"]

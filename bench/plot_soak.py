@@ -1,6 +1,6 @@
-"""Draw what `bench.soak` saw: `python -m bench.plot_soak out/bench/results.jsonl docs/images/soak.svg`.
+"""Plot the figures of `bench.soak`: `python -m bench.plot_soak out/bench/results.jsonl docs/images/soak.svg`.
 
-Of the last run in the file: records that no commit holds yet, resident memory by kind of process, by the minute.
+Shows of the last run in the file: uncommitted records, and resident memory by kind of process, over the minutes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bench.report.picture import save
 
 
 def last_run(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The samples of the last soak; ValueError where none has ended."""
+    """The samples of the last soak; ValueError when none has ended."""
     soaks = [line for line in lines if line["kind"] == "soak"]
     ends = [n for n, line in enumerate(soaks) if line.get("summary")]
     if not ends:
@@ -27,7 +27,7 @@ def last_run(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def plot(samples: Sequence[dict[str, Any]], picture: Path) -> None:
-    """Lag above, memory below."""
+    """Lag in the upper plot, memory in the lower."""
     minutes = [s["at"] / 60 for s in samples]
     figure, (above, below) = plt.subplots(2, 1, figsize=(8, 5), sharex=True, layout="constrained")
     above.plot(minutes, [s["lag"] for s in samples], linewidth=0.8)

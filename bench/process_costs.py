@@ -1,4 +1,4 @@
-"""Processor time and memory of a program with a Spark of its own: of this process, the JVM, the Python workers, servers."""
+"""Processor time and memory of a program with its own Spark: this process, the JVM, the Python workers, servers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOK_S = 0.5
 
 @dataclass
 class Cost:
-    """Processor seconds and the greatest resident bytes of one kind of process."""
+    """Processor seconds and peak resident bytes of one kind of process."""
 
     cpu: float = 0.0
     peak: int = 0
@@ -24,7 +24,7 @@ class Cost:
 
 @dataclass
 class Watch:
-    """What this process, Spark's JVM, its Python workers and other children (servers) cost while the block lasts."""
+    """Costs of this process, Spark's JVM, its Python workers and other children (servers) during the block."""
 
     spark: SparkSession | None = None
     costs: dict[str, Cost] = field(default_factory=dict)
@@ -47,11 +47,11 @@ class Watch:
 
     @property
     def cpu(self) -> float:
-        """Processor seconds of all but servers."""
+        """Processor seconds of all processes except servers."""
         return sum(cost.cpu for kind, cost in self.costs.items() if kind != SERVER)
 
     def peak(self, kind: str) -> float:
-        """MiB."""
+        """Peak memory in MiB."""
         return self._cost(kind).peak / (1 << 20)
 
     def _watch(self) -> None:

@@ -1,10 +1,10 @@
-"""How fast a record index is made for an existing table, beside real Hudi's: `python -m bench.record_index --keys 10000000`.
+"""How fast a record index is built for an existing table, and by Hudi: `python -m bench.record_index --keys 10000000`.
 
-Each side continues a copy of the same table (made by real Hudi, without a metadata table) with the index RECORD_INDEX
-and batches of one record. Here the metadata table with its listing and record index is made at the start: counted is all
-from the start of the job to the running query. Hudi on Spark makes it in its first batch: counted is that batch less the
-second one. Statistics of columns are off on both sides. Printed: seconds and keys/s, with the peak of memory; rows are
-checked after each.
+Each side continues a copy of the same table (made by real Hudi, without a metadata table) with the index RECORD_INDEX and
+batches of one record. Here the metadata table with its listing and record index is built at the start: the time from the
+start of the job to the running query counts. Hudi on Spark builds it in its first batch: the time of this batch minus that
+of the second counts. Column statistics are off on both sides. Prints seconds, keys/s and peak memory. The rows are checked
+after each run.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def making_seconds(lines: Sequence[dict[str, Any]]) -> float:
-    """Of a case's lines: what making the index took."""
+    """Seconds to build the index, from a case's lines."""
     *batches, case = lines
     if case["writer"] == TAGSTREAM:
         return float(case["bootstrap_seconds"])
@@ -59,7 +59,7 @@ def making_seconds(lines: Sequence[dict[str, Any]]) -> float:
 
 
 def measure(args: argparse.Namespace, writer: Writer, run: int) -> dict[str, Any]:
-    """One side once. BenchError when it could not be measured."""
+    """Run one side once. BenchError when it could not be measured."""
     cache = args.out.absolute() / "cache"
     workload = Workload("one-row", args.keys, 1, BATCHES, args.partitions)
     folder = make_workload(workload, cache)
@@ -84,7 +84,7 @@ def measure(args: argparse.Namespace, writer: Writer, run: int) -> dict[str, Any
 
 
 def as_table(lines: Sequence[dict[str, Any]]) -> Table:
-    """A row for each side in each run, with ours so many times as fast in the same run."""
+    """A row for each side in each run, with the ratio of our speed in the same run."""
     table = Table(title="making a record index for an existing table")
     for name in ("run", "writer"):
         table.add_column(name)
@@ -102,7 +102,7 @@ def as_table(lines: Sequence[dict[str, Any]]) -> Table:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run it; exit code 1 when the rows of a table of ours are wrong."""
+    """Run the benchmark. Exit code 1 when the rows of one of our tables are wrong."""
     args = parser().parse_args(argv)
     console = Console() if sys.stdout.isatty() else Console(width=120)
     home.set_up()

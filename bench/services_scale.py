@@ -1,11 +1,11 @@
-"""What planning the table services costs, at up to 100,000 file groups: `python -m bench.services_scale`.
+"""What planning the table services costs, with up to 100,000 file groups: `python -m bench.services_scale`.
 
 One process, no Spark, a simulated table (bench/inputs/driver_table.py): partitions, file names and the timeline are real,
-data files are holes. Each service plans once over the whole table, as after months without it. Then, for each number of
-file groups, a compaction and a batch rewrite and append to so many, some more batches follow, and all plan again. A plan is
-worth what it costs if the second figures follow the file groups that changed, and not the table.
+data files are holes. Each service plans once over the whole table, as after months without it. Then, for each number of file
+groups, a compaction and a batch rewrite and append to this many, some more batches follow, and all services plan again. A
+plan is worth its cost if the second figures depend on the file groups that changed, and not on the whole table.
 
-Printed for each plan: seconds (median of the runs), folders listed and files read by it, and what it holds.
+Prints for each plan: seconds (median of the runs), folders listed and files read, and its size.
 """
 
 from __future__ import annotations
@@ -32,19 +32,22 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.archiving import archive_table, plan_archive
 from tagstream.table.services.cleaning import clean
 from tagstream.table.services.cleaning_plan import plan_table
+from tagstream.table.services.clustering_options import ClusteringOptions
 from tagstream.table.services.clustering_plan import Memory, schedule_clustering
 from tagstream.table.services.compaction_plan import schedule_compaction
-from tagstream.table.services.options import ArchiveOptions, CleanOptions, ClusteringOptions, CompactionOptions
+from tagstream.table.services.options import ArchiveOptions, CleanOptions, CompactionOptions
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.storage.storage import FileEntry
 from tagstream.table.timeline.commit_metadata import CommitMetadata, FileKind, WriteStat, WriteStatus
 from tagstream.table.timeline.instant import COMMIT, COMPACTION, DELTA_COMMIT, Instant, State
 
-RETAINED = 10  # commits, the cleaner's default: so many small batches follow, that the clean comes to the changed ones
+RETAINED = (
+    10  # commits, the cleaner's default: this many small batches follow, so that the clean reaches the changed groups
+)
 SMALL_BATCH = 10  # file groups
-# No file of the simulated table is that small: all are looked at, none is joined.
+# No file of the simulated table is this small: all are checked, none is merged.
 CLUSTERING = ClusteringOptions(max_commits=1, small_file_limit=1)
-BY_ONE_PLAN = CompactionOptions(target_io_mb=10**9)  # one plan takes all
+BY_ONE_PLAN = CompactionOptions(target_io_mb=10**9)  # one plan includes all
 _TOKEN = "0-3-3"
 
 
@@ -72,7 +75,7 @@ class Counting(PosixStorage):
 
 @dataclass
 class Case:
-    """One simulated table: its groups as they are now, and its clock."""
+    """One simulated table: its present groups, and its clock."""
 
     made: sim.Simulated
     table: HoodieTable
@@ -81,12 +84,12 @@ class Case:
     lines: list[dict[str, Any]] = field(default_factory=list)
 
     def clock_ms(self) -> int:
-        """Milliseconds; each look is a minute later."""
+        """Milliseconds. Each call is a minute later."""
         self.minute += 1
         return sim.START_MS + 60_000 * self.minute
 
     def instant(self) -> str:
-        """A new time."""
+        """A new instant time."""
         return instant_from_ms(self.clock_ms(), self.table.config.timezone_utc)
 
     def measure(self, service: str, changed: int | None, work: Callable[[], Any], holds: Callable[[Any], int]) -> Any:
@@ -109,7 +112,7 @@ def main() -> None:
     parser.add_argument("--groups", type=int, nargs="+", default=[1_000, 10_000, 100_000], help="file groups")
     parser.add_argument("--changed", type=int, nargs="+", default=[10, 1_000, 10_000], help="file groups that change")
     parser.add_argument("--per-partition", type=int, default=10, help="file groups of a partition")
-    parser.add_argument("--runs", type=int, default=3, help="plans after a change, each after a change of its own")
+    parser.add_argument("--runs", type=int, default=3, help="plans after a change, each after another change")
     parser.add_argument("--folder", type=Path, help="where to make the tables; a temporary folder by default")
     parser.add_argument("--json", type=Path, help="add the figures to this file of JSON lines")
     args = parser.parse_args()
@@ -131,7 +134,7 @@ def measure_table(folder: Path, groups: int, args: argparse.Namespace) -> list[d
     case = Case(made, table, minute=1_000)
     all_services(case, None)
     first = list(case.lines)
-    change(case, SMALL_BATCH)  # the first compaction has rewritten all: what follows from that is of no table in use
+    change(case, SMALL_BATCH)  # the first compaction has rewritten everything, and its effects are not realistic
     all_services(case, SMALL_BATCH)
     case.lines = first
     for changed in (n for n in args.changed if n <= groups):
@@ -142,7 +145,7 @@ def measure_table(folder: Path, groups: int, args: argparse.Namespace) -> list[d
 
 
 def all_services(case: Case, changed: int | None) -> None:
-    """Plan each; all but clustering are also carried out, which finds nothing and remembers it."""
+    """Plan each service. All but clustering are also executed, which finds nothing and stores this result."""
     table = case.table
     whole = changed is None
     plan_cluster = lambda: schedule_clustering(  # noqa: E731
@@ -165,12 +168,12 @@ def all_services(case: Case, changed: int | None) -> None:
 
 
 def operations(table: HoodieTable, instant: str | None) -> Sequence[tuple[str, str]]:
-    """(partition path, file id) of what a plan takes."""
+    """(partition path, file id) of the file groups in a plan."""
     return sorted(table.timeline().pending_compactions) if instant is not None else ()
 
 
 def compacted(case: Case, instant: str) -> None:
-    """Complete a compaction as its readers see it: base files that are holes, and the commit that names them."""
+    """Complete a compaction for its readers: base files that are holes, and the commit that names them."""
     table, statuses, now = case.table, [], {}
     for partition, file_id in operations(table, instant):
         now[file_id] = name = base_file_name(file_id, _TOKEN, instant)
@@ -184,7 +187,7 @@ def compacted(case: Case, instant: str) -> None:
 
 
 def change(case: Case, changed: int) -> None:
-    """Log files in so many file groups, and then the batches that a clean waits for."""
+    """Append log files to this many file groups, and then add the batches for which a clean waits."""
     for count in (changed, *[SMALL_BATCH] * RETAINED):
         instant = case.instant()
         statuses = list(appended(case, instant, count))
@@ -192,7 +195,7 @@ def change(case: Case, changed: int) -> None:
 
 
 def appended(case: Case, instant: str, count: int) -> Iterator[WriteStatus]:
-    """A log file more in each of the first ``count`` file groups."""
+    """One more log file in each of the first ``count`` file groups."""
     block = sim.log_block(instant)
     for status in sim.touched(case.made, count):
         Path(case.table.storage.where(status.stat.path)).write_bytes(block)
@@ -202,7 +205,7 @@ def appended(case: Case, instant: str, count: int) -> Iterator[WriteStatus]:
 
 
 def complete(case: Case, instant: str, action: str, statuses: list[WriteStatus], pending: str) -> None:
-    """The files of a completed action."""
+    """Write the files of a completed action."""
     table = case.table
     content = CommitMetadata.build(statuses, {}, sim.AVRO).to_bytes(table.config.version)
     folder = Path(table.storage.where(table.config.timeline_folder))
@@ -212,7 +215,7 @@ def complete(case: Case, instant: str, action: str, statuses: list[WriteStatus],
 
 
 def as_table(lines: list[dict[str, Any]]) -> Table:
-    """A row a service and size: the median of the runs."""
+    """A row per service and size: the median of the runs."""
     table = Table(
         "service", "file groups", "of them changed", "s (median)", "least", "greatest", "folders listed", "files read",
         "the plan holds",

@@ -1,12 +1,12 @@
 """A table that is streamed into in small batches for long, with its services on: `python -m bench.small_batches`.
 
-`--batches` (1,000) files of `--records` (2,000) events each, with moves, deletes and late events, one file a batch, into a
-table of each type, by `run_stream.py` in a process of its own. Every two seconds: newest batch, log files of the fullest
-slice, files on disk, active instants, memory of the driver. At `--checks` (20) moments the job is stopped (SIGSTOP), and
-hudi-rs reads the table, which must hold what the events so far lead to; and once more at the end (exit code 1 otherwise).
-The stream is cut into `--legs` (5) runs of the job, and after each a start that finds nothing new is timed. `--hudi 1.2.0`
-keeps the table of each of these moments, by links to its files, and that release of Hudi reads them when the stream has
-ended. Out come a table and a plot (`--plot`).
+`--batches` (1,000) files of `--records` (2,000) events each, with moves, deletes and late events, one file per batch, into a
+table of each type, by `run_stream.py` in a separate process. Samples every two seconds: newest batch, log files of the
+largest slice, files on disk, active instants, memory of the driver. At `--checks` (20) moments the job is stopped (SIGSTOP),
+and hudi-rs reads the table and compares it with the events so far. It does so again at the end (exit code 1 if they differ).
+The stream is divided into `--legs` (5) runs of the job. After each, a start without new data is timed. `--hudi 1.2.0` keeps
+the table at each of these moments, by links to its files, and this Hudi release reads them when the stream has ended. Prints
+a table and draws a plot (`--plot`).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def main() -> int:
 
 
 def read_by_hudi(release: str, folder: Path, runs: Sequence[tuple[SmallBatches, dict[str, Any]]]) -> None:
-    """The kept tables of all runs."""
+    """Read the kept tables of all runs with real Hudi."""
     home.set_up()
     with HudiSpark(release, folder) as hudi:
         for run, end in runs:
@@ -83,7 +83,7 @@ def read_by_hudi(release: str, folder: Path, runs: Sequence[tuple[SmallBatches, 
 
 
 def stream(run: SmallBatches) -> dict[str, Any]:
-    """Run the job over all files, in some runs of it one after the other; what it came to."""
+    """Run the job over all files, in several runs one after another, and return the figures."""
     args = run.args
     files = run.write_input()
     moments = sorted(random.Random(args.seed).sample(range(2, args.batches), min(args.checks, args.batches - 2)))
@@ -110,7 +110,7 @@ def stream(run: SmallBatches) -> dict[str, Any]:
 
 
 def as_table(ends: Sequence[tuple[str, dict[str, Any]]]) -> Table:
-    """The figures side by side."""
+    """The figures of each table in columns."""
     table = Table("", *(name for name, _ in ends))
     rows: tuple[tuple[str, Callable[[dict[str, Any]], str]], ...] = (
         ("batches", lambda e: f"{len(e['seconds']):,}"),

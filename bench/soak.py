@@ -1,9 +1,9 @@
 """Kafka to table at a steady rate, for minutes: `python -m bench.soak --minutes 10 --peak 40000 --share 0.7`.
 
-A real broker, a producer and the job as `run_stream.py --continuous` runs it, each in a process of its own; the table has
-`--keys` rows before. Every five seconds: how far the commits are behind the topic, memory by kind of process, bytes of
-the index. Then the producer stops, the job takes what is left and is ended by SIGTERM, and hudi-rs reads the table, which
-must hold exactly what the events lead to (exit code 1 otherwise).
+A real broker, a producer and the job `run_stream.py --continuous` run in separate processes. The table has `--keys` rows
+before. Samples every five seconds: lag of the commits behind the topic, memory by kind of process, bytes of the index. Then
+the producer stops, the job reads the rest and is ended by SIGTERM, and hudi-rs reads the table, which must match the events
+exactly (exit code 1 on a difference).
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ from tests.support.process import Process
 
 TOPIC, TOPIC_PARTITIONS = "events", 4
 START_S, DRAIN_S = 600.0, 600.0
-# What the topic keeps of each partition, minutes at the least: an hour of all of it fills a disk.
+# Retention of the topic for each partition in minutes, at least: an hour of all records would fill a disk.
 _KEPT = {"retention.bytes": str(2 << 30), "segment.bytes": str(256 << 20)}
 _FIRST = 1_000  # records that are committed before the clock starts
 
 
 @dataclass
 class Soak:
-    """One run: its folder, table and broker, and what was seen so far."""
+    """One run: its folder, table and broker, and its samples so far."""
 
     args: argparse.Namespace
     folder: Path
@@ -65,13 +65,13 @@ class Soak:
         return sum(self._consumer.end_offsets(self._partitions).values())
 
     def committed(self) -> int:
-        """Records that the stream's newest commit and those before it hold; a service's commits tell of none."""
+        """Records in the stream's newest commit and those before it. Commits of services have no count."""
         told = (parse(extra) for _, extra in all_extra_metadata(self.table, self.table.timeline()))
         newest = next((record for record in told if record is not None), None)
         return 0 if newest is None else sum(newest.end_offsets[TOPIC].values())
 
     def sample(self, job: Process, at: float) -> None:
-        """Look once. Commits first: what is produced in between counts as lag."""
+        """Take a sample. Commits are read first: records produced in between count as lag."""
         committed = self.committed()
         produced = self.produced()
         self.samples.append(
@@ -107,7 +107,7 @@ class Soak:
         return out
 
     def close(self) -> None:
-        """Leave the broker."""
+        """Stop the broker."""
         self._consumer.close()
 
 
@@ -116,7 +116,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--rate", type=float, help="records a second")
-    parser.add_argument("--peak", type=float, help="records a second that the writer was measured with")
+    parser.add_argument("--peak", type=float, help="measured records per second of the writer")
     parser.add_argument("--share", type=float, default=0.7, help="of the peak")
     parser.add_argument("--keys", type=int, default=500_000)
     parser.add_argument("--partitions", type=int, default=10)
@@ -128,7 +128,7 @@ def main() -> int:
     )
     parser.add_argument("--table-type", default="MERGE_ON_READ", choices=["COPY_ON_WRITE", "MERGE_ON_READ"])
     parser.add_argument("--master", default="local[2,4]")
-    parser.add_argument("--every", type=float, default=5.0, help="seconds between two looks")
+    parser.add_argument("--every", type=float, default=5.0, help="seconds between two samples")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--run", type=int, default=1, help="number of the run, for the JSON lines")
     parser.add_argument("--folder", type=Path, help="where to work; a temporary folder by default")
@@ -192,7 +192,7 @@ def soak(args: argparse.Namespace, folder: Path) -> list[dict[str, Any]]:
 
 
 def steady(run: Soak, job: Process, lines: Path) -> tuple[float, float]:
-    """Feed the topic at the rate and look at the job; returns how many seconds, and when it ended."""
+    """Feed the topic at the rate and sample the job. Returns the seconds, and the time of the end."""
     with (
         BufferedReader(pa.input_stream(lines, compression="zstd")) as source,
         TopicFeed(run.broker.address(), TOPIC, run.folder / "feed.log") as feed,
@@ -223,7 +223,7 @@ def steady(run: Soak, job: Process, lines: Path) -> tuple[float, float]:
 
 
 def check(events: SoakEvents, sent: int, run: Soak) -> tuple[Differences, int]:
-    """What hudi-rs reads, partition by partition, since the logs of minutes are many, against what the events lead to."""
+    """Compare the rows read by hudi-rs with the events, partition by partition, because the logs of minutes are many."""
     reader = HudiTableBuilder.from_base_uri(run.table.base_path).build()
     expected = events.expected(sent)
     parts = []
@@ -249,7 +249,7 @@ def as_table(end: dict[str, Any]) -> Table:
         ("greatest memory (MiB)", ", ".join(f"{k} {v}" for k, v in end["memory_greatest"].items())),
         ("batches", f"{end['batches']}, of {end['batch_records']:,.0f} records in {end['batch_seconds']} s (median)"),
         ("longest batch (s)", str(end["batch_seconds_greatest"])),
-        ("to take what was left (s)", str(end["drain_seconds"])),
+        ("to read the rest (s)", str(end["drain_seconds"])),
     ):
         table.add_row(name, value)
     return table

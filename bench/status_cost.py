@@ -1,9 +1,9 @@
 """What the status page and the metrics cost the driver: `python -m bench.status_cost [--out FILE] [--batch-seconds S]`.
 
-A status with as much in it as one can have (60 batches, 1,024 key groups, 2,000 partitions looked at, 20 commits and
-warnings) is served as a job serves it, and each path is asked for over HTTP, made anew each time. Counted is the processor
-time of this process, the client's left out (it is another process). One JSON line: ms a view of each path, and what one
-scrape and one view of the page are of a batch. The bar is 1 % of a batch.
+The largest possible status (60 batches, 1,024 key groups, 2,000 partitions, 20 commits and warnings) is served as in a job.
+Each path is requested over HTTP, and each response is rendered again. The processor time of this process counts; the client
+is another process. Prints one JSON line: ms per view of each path, and the share of a batch that one scrape and one view of
+the page take. The limit is 1 % of a batch.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tagstream.table.services.health import FileSizes, total_sizes
 
 PATHS = ("", "status.json", "healthz", "metrics")
 VIEWS = 200
-# A client of its own: its work is not the driver's.
+# A separate client process: its work does not count as the driver's.
 _CLIENT = """
 import sys, urllib.request, urllib.error
 url, views = sys.argv[1], int(sys.argv[2])
@@ -37,7 +37,7 @@ for _ in range(views):
 
 
 def full_status() -> RunStatus:
-    """A status with all that one can hold."""
+    """A status with the largest possible content."""
     now = itertools.count(1_800_000_000_000, 10_000)
     about = About(
         "events", "orders-topic", "/data/events", "/data/ck", "MERGE_ON_READ", "STATE", "kafka", "0.1.0", "4.2.0", "3"
@@ -65,8 +65,8 @@ def full_status() -> RunStatus:
 
 
 def measure(views: int) -> dict[str, float]:
-    """Milliseconds of this process's processor time for one answer of each path."""
-    seconds = itertools.count(0.0, 2.0)  # no page is kept: each view makes it anew
+    """Milliseconds of this process's processor time for one response of each path."""
+    seconds = itertools.count(0.0, 2.0)  # no page is cached: each view renders it again
     server = StatusServer(0, "127.0.0.1", Pages(full_status().snapshot, lambda: next(seconds)))
     found = {}
     try:
@@ -82,7 +82,7 @@ def measure(views: int) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measure, print, and add to a file of figures."""
+    """Measure, print, and append to a file of figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--views", type=int, default=VIEWS)
     parser.add_argument("--batch-seconds", type=float, default=2.0, help="a batch to compare with (default: 2)")

@@ -1,11 +1,11 @@
-"""Whether the requests of a batch stay the same while its table grows: `python -m bench.store_growth`.
+"""Whether the number of requests of a batch is constant while its table grows: `python -m bench.store_growth`.
 
-On S3 (MinIO behind a proxy that counts): tables of `--groups` small file groups, with `--instants` completed instants on
-the active timeline. `--batches` batches of each of `--records` records go into each, into the same rows of the same ten file
-groups of ten partitions. Printed: requests of a batch by kind, the means of the warm batches; this project's own and those
-of Spark's checkpoint. The tables are read by hudi-rs in the end; exit code 1 when one is wrong.
+On S3 (MinIO behind a proxy that counts): tables of `--groups` small file groups, with `--instants` completed instants on the
+active timeline. `--batches` batches of each of `--records` records are written to each table, to the same rows of the same
+ten file groups of ten partitions. Prints the mean requests of a warm batch by kind, for this project and for Spark's
+checkpoint. At the end hudi-rs reads the tables; exit code 1 when one is wrong.
 
-Nothing is archived here, which is what keeps a timeline short otherwise. `--table-types` and `--versions` make other tables.
+Archiving, which normally keeps the timeline short, is off. `--table-types` and `--versions` make other tables.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ FEW_INSTANTS = 100
 
 
 def tables_of(groups: Sequence[int], instants: Sequence[int]) -> list[tuple[int, int]]:
-    """(file groups, instants) of the tables: each number of groups with the fewest instants, then the smallest with more."""
+    """(file groups, instants) of the tables: each number of groups with the fewest instants, the smallest also with more."""
     fewest = min(instants)
     more = [(min(groups), count) for count in sorted(instants) if count > fewest]
     return [*((count, fewest) for count in groups), *more]
 
 
 def grown_lines(lines: Sequence[dict[str, Any]], grown: Grown) -> list[dict[str, Any]]:
-    """The lines of a case's batches after the warm-up, each with its own size and its table's."""
+    """The lines of a case's batches after the warm-up, each with its batch size and table size."""
     more = {"kind": "store-growth", "file_groups": grown.groups, "instants": grown.instants, "version": grown.version}
     with_sizes = [line | more | {"records": size} for line, size in zip(lines, grown.sizes, strict=True)]
     return with_sizes[WARM_UP:]
 
 
 def as_table(lines: Sequence[dict[str, Any]], who: str) -> Table:
-    """Requests of a batch by kind, a row for each table and size of a batch. ``who``: ``ours`` or ``spark``."""
+    """Requests of a batch by kind, a row for each table and batch size. ``who``: ``ours`` or ``spark``."""
     first = lines[0]
     title = f"requests of a batch: {who}; {first['table_type']}, version {first['version']}, S3, mean"
     table = Table("records", "file groups", "instants", *KINDS, "all", "data files", "s (median)", title=title)
@@ -62,7 +62,7 @@ def as_table(lines: Sequence[dict[str, Any]], who: str) -> Table:
 
 
 def run(grown: Grown, out: Path, timeout_s: float) -> list[dict[str, Any]]:
-    """Stream into a table on a server of its own; the lines of its warm batches."""
+    """Stream into a table on a separate server and return the lines of its warm batches."""
     folder = make_grown(grown, out / "cache")
     at = out / "cases" / grown.name
     shutil.rmtree(at, ignore_errors=True)

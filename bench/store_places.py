@@ -1,4 +1,4 @@
-"""Where a table and its checkpoint lie when a store is measured: this disk, S3 or HDFS on loopback behind a proxy."""
+"""The folder of a table and its checkpoint when a store is measured: this disk, S3 or HDFS on loopback behind a proxy."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.support.stored import copy_down, reaching
 from tests.support.tcp_proxy import TcpProxy
 
 LOCAL, S3, HDFS = "local", "s3", "hdfs"
-# A NameNode that closes a file once its DataNodes have told the writer that they have the last block. Else one of them must
-# have told the NameNode, too, and a client that asks a moment too early asks again half a second later.
+# With this NameNode option a file can be closed when its DataNodes have confirmed the last block to the writer. Otherwise
+# one of them must also have reported it to the NameNode, and a client that asks too early asks again half a second later.
 HDFS_COMMITTED = "hdfs-committed"
 _COMMITTED = {"dfs.namenode.file.close.num-committed-allowed": "1"}
 _COPIES = 16  # at once
@@ -28,7 +28,7 @@ _COPIES = 16  # at once
 
 @dataclass(frozen=True)
 class Place:
-    """``url`` is the folder of it all. ``near``: the store's settings without the proxy; ``proxy`` counts S3's requests."""
+    """``url``: the folder. ``near``: the store's settings without the proxy. ``proxy``: counts the requests to S3."""
 
     kind: str
     delay_ms: float
@@ -40,15 +40,15 @@ class Place:
 
     @property
     def name(self) -> str:
-        """In reports."""
+        """Name in reports."""
         return self.kind if self.kind == LOCAL else f"{self.kind}, {self.delay_ms:g} ms"
 
     def options(self) -> dict[str, str]:
-        """What tells a job how the store is reached."""
+        """The job's options for access to the store."""
         return {f"spark.hadoop.{name}": value for name, value in self.settings.items()}
 
     def copy_up(self, folder: Path, name: str) -> None:
-        """All files of a local folder, past the proxy."""
+        """Copy all files of a local folder to the store, without the proxy."""
         with reaching(self.near):
             there = open_storage(f"{self.near_url}/{name}")
             paths = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".crc"]
@@ -56,17 +56,17 @@ class Place:
                 list(pool.map(lambda path: there.put(str(path.relative_to(folder)), str(path)), paths))
 
     def copy_down(self, name: str, folder: Path) -> None:
-        """The other way, into a new folder."""
+        """Copy a folder of the store to a new local folder."""
         with reaching(self.near):
             copy_down(open_storage(f"{self.near_url}/{name}"), folder)
 
 
 @contextmanager
 def place(kind: str, delay_ms: float, folder: Path, *, counted: bool = True) -> Iterator[Place]:
-    """A place of a kind while the block runs. On HDFS the NameNode is far; data goes to the DataNodes directly.
+    """A place of this kind while the block runs. On HDFS only the NameNode is delayed; data goes to the DataNodes directly.
 
-    ``counted``: S3's requests are, by the proxy. Without it there is none where there is no delay either. SIGTERM ends the
-    block as Ctrl-C does, so that no server is left behind.
+    ``counted``: the proxy counts the requests to S3. Without it there is a proxy only for a delay. SIGTERM ends the block
+    like Ctrl-C, so that no server continues to run.
     """
     with ExitStack() as stack:
         before = signal.signal(signal.SIGTERM, _end)

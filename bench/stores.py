@@ -1,13 +1,13 @@
-"""A stream whose table and checkpoint lie on S3 or HDFS beside one on this disk: `python -m bench.stores`.
+"""A stream with table and checkpoint on S3 or HDFS, compared with this disk: `python -m bench.stores`.
 
 Real servers on loopback (MinIO, HDFS with two DataNodes), each without and with `--delays` milliseconds more for every
-request, by a proxy. In each place the same files: `--batches` of `--records` records into a table of `--keys` keys, and as
-many of ten records. Printed: records/s and seconds of a batch beside the local disk's; of S3 the requests of a batch by
-kind, this project's own and those of Spark's checkpoint, beside the most that the design allows: three for each data file,
-two for each key group that changed, and twenty. The tables are read by hudi-rs (from a copy); exit code 1 when one is wrong.
+request, by a proxy. The same files are streamed in each place: `--batches` of `--records` records into a table of `--keys`
+keys, and as many of ten records. Prints records/s and seconds per batch, also relative to the local disk; for S3 also the
+requests per batch by kind, of this project and of Spark's checkpoint, and the limit by the design: three for each data file,
+two for each changed key group, and twenty. hudi-rs reads a copy of the tables; exit code 1 when one is wrong.
 
-`--peers hudi-spark:GLOBAL_SIMPLE`: after this writer Hudi's own on Spark, in each place on the same server with the same
-files, its options those of `bench.compare`; and how many times its seconds this writer's are.
+`--peers hudi-spark:GLOBAL_SIMPLE`: then also Hudi's own writer on Spark, in each place on the same server with the same
+files and the options of `bench.compare`. Prints the ratio of its seconds to this writer's.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from bench.writers.verdict import judge
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tests.support.http_proxy import Logged
 
-SMALL = 10  # records of a batch whose cost is that of the batch itself
+SMALL = 10  # records of a batch whose cost is only the fixed cost of a batch
 Cases = dict[tuple[str, str], list[dict[str, Any]]]  # lines by place and writer
 KINDS = ("LIST", "HEAD", "GET", "PUT", "PUT_IF", "COPY", "DELETE_MANY", "DELETE")
 
 
 def measure(case: Case, where: Place, timeout_s: float, *, checkpoint_here: bool = False) -> list[dict[str, Any]]:
-    """Run a case in a place; a line for each batch. ``checkpoint_here``: that lies on this disk all the same."""
+    """Run a case in a place and return a line per batch. ``checkpoint_here``: the checkpoint is on this disk."""
     shutil.rmtree(case.place, ignore_errors=True)
     case.place.mkdir(parents=True)
     name = f"{case.writer.name}-{case.writer.called}".lower()
@@ -80,7 +80,7 @@ def measure(case: Case, where: Place, timeout_s: float, *, checkpoint_here: bool
 
 
 def order_there(case: Case, where: Place, folder: str) -> dict[str, Any]:
-    """A case's order where table and checkpoint lie in a folder of a place."""
+    """The order of a case with table and checkpoint in a folder of a place."""
     order = order_of(case) | {"table": f"{folder}/table", "checkpoint": f"{folder}/checkpoint"}
     if case.writer.name == HUDI_SPARK:
         jars = home.s3a_jars() if where.kind == S3 else []
@@ -89,7 +89,7 @@ def order_there(case: Case, where: Place, folder: str) -> dict[str, Any]:
 
 
 def requests_of(log: Sequence[Logged]) -> dict[str, Any]:
-    """Requests by kind; ``groups``: key groups that left a delta."""
+    """Requests by kind. ``groups``: key groups with a new delta."""
     ours = Counter(r.kind for r in log if r.ours)
     puts = [r.target for r in log if r.kind.startswith("PUT") and "/deltas/" in r.target]
     groups = {target.split("/deltas/")[1].split("/")[0] for target in puts}
@@ -97,17 +97,17 @@ def requests_of(log: Sequence[Logged]) -> dict[str, Any]:
 
 
 def files_of_batches(case: Case) -> list[int]:
-    """Data files that each commit of the stream names, in their order."""
+    """Number of data files in each commit of the stream, in order."""
     opened = HoodieTable.open(str(case.table))
     timeline = opened.timeline()
     found = [timeline.metadata(opened.storage, i) for i in timeline.completed_writes]
     if case.writer.name == TAGSTREAM:
-        found = [each for each in found if "tagstream.commit" in each.extra]  # those of services are not of the stream
+        found = [each for each in found if "tagstream.commit" in each.extra]  # without the commits of services
     return [len(list(each.all_stats())) for each in found[-case.workload.batches :]]
 
 
 def speed_table(cases: Cases) -> Table:
-    """Places side by side, in each the peers beside this writer; ``of local`` is of the same writer's there."""
+    """A row per place and writer. ``of local``: relative to the same writer on the local disk."""
     first = next(iter(cases.values()))[0]
     title = f"{first['table_type']}, {first['keys']:,} keys, batches of {first['records']:,} records"
     columns = ("s a batch (median)", "records/s", "of local", "more than local (s)", "this writer is faster", "right")
@@ -125,11 +125,11 @@ def speed_table(cases: Cases) -> Table:
 
 
 def request_table(cases: Cases) -> Table:
-    """Requests of a batch: the mean of the warm ones, since services come every few batches."""
+    """Requests per batch: the mean of the warm batches, because services run every few batches."""
     table = Table("requests of a batch", *KINDS, "all", "at most", "files", "key groups", title="S3, mean")
     for (place_name, writer), lines in cases.items():
         is_ours = lines[0]["writer"] == TAGSTREAM
-        for who in ("ours", "spark") if is_ours else ("spark",):  # all of a peer's come from Hadoop's client
+        for who in ("ours", "spark") if is_ours else ("spark",):  # all of a peer's requests come from Hadoop's client
             counts = [statistics.mean(line[who].get(kind, 0) for line in warm(lines)) for kind in KINDS]
             total = statistics.mean(sum(line[who].values()) for line in warm(lines))
             sizes = [statistics.mean(line[name] for line in warm(lines)) for name in ("most", "files", "groups")]

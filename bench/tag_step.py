@@ -1,8 +1,8 @@
-"""How fast one core tags: `python -m bench.tag_step`, no Spark, no decoding, the tag step alone.
+"""How fast one core tags: `python -m bench.tag_step`. Only the tag step, without Spark and decoding.
 
-Keys are `k0000001`... as in the peers' generator. Every batch has 60 % updates, 20 % inserts and 20 % moves, split over
-the key groups by hash. Printed: records per second of thread CPU (what one Python worker can do), the same with the
-CPU of RocksDB's background threads, the raw multi-get rate of the same keys, and the bytes of local state a key.
+Keys are `k0000001`... as in the peers' generator. Every batch has 60 % updates, 20 % inserts and 20 % moves, divided over
+the key groups by hash. Prints records per second of thread CPU (for one Python worker), the same with the CPU of RocksDB's
+background threads, the raw multi-get rate of the same keys, and the bytes of local state per key.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def batches(
 def profile_of(batch_id: int, labels: tuple[int, ...]) -> WriteProfile:
     """A profile as the driver would pin it."""
     instant = f"20260101{batch_id:09d}"
-    return WriteProfile("bench", "query", batch_id, 1, instant, 1_767_225_600_000 + batch_id, labels, lanes=1)
+    return WriteProfile("bench", "query", batch_id, 1, instant, 1_767_225_600_000 + batch_id, labels, slots=1)
 
 
 def main() -> None:
@@ -173,7 +173,7 @@ def _tag_all(
 
 
 def _raw_get(label: int, pointer: bytes | None, batch: TagBatch, layout: StateLayout, figures: Figures) -> None:
-    """The plain multi-get of the batch's keys, in arrival order, on a store just opened."""
+    """Measure the plain multi-get of the batch's keys, in arrival order, on a store that was just opened."""
     if pointer is None:
         return
     store, _ = open_at(layout, label, Pointer.from_bytes(pointer, label))

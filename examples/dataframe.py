@@ -1,4 +1,4 @@
-"""A stream of your own into a Hudi table: readings of devices, joined with the rooms that they stand in."""
+"""A stream from your own code into a Hudi table: readings of devices, joined with the rooms of the devices."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Orders of a Kafka topic, joined with customers of a file, into a Hudi table; what is there is taken, then it ends.
+"""Orders from a Kafka topic, joined with customers from a file, into a Hudi table. Ends after the existing records.
 
 Arguments: the broker, the topic, a folder, and the folder of the connector's jars (tagstream fetch-jars --kafka --out).
 """
@@ -41,7 +41,7 @@ orders = (
     .select("order.*")
     .join(spark.read.json(str(customers)), "customer", "left")
     .fillna("unknown", ["country"])
-    .withColumnRenamed("cancelled", "_hoodie_is_deleted")  # an order that is true here is deleted from the table
+    .withColumnRenamed("cancelled", "_hoodie_is_deleted")  # an order with true here is deleted from the table
 )
 
 query = tagstream.upsert(
@@ -51,7 +51,7 @@ query = tagstream.upsert(
     key="id",
     partition_by="country",
     order_by="changed",
-    trigger="availableNow",  # "10 seconds": a batch every ten seconds, until it is stopped
+    trigger="availableNow",  # "10 seconds": a batch every ten seconds, until the query is stopped
 )
 query.awaitTermination()
 

@@ -1,4 +1,4 @@
-"""A Hudi table in DuckDB, without Spark or Java: SQL over a filtered scan, and what has changed since a time."""
+"""A Hudi table in DuckDB, without Spark or Java: SQL over a filtered scan, and the rows changed since a time."""
 
 import sys
 
@@ -7,7 +7,7 @@ import tagstream
 table = tagstream.open_table(sys.argv[1] if len(sys.argv) > 1 else "out/readings")
 print(table, *table.schema.names)
 
-# Partitions and files that can't hold such rows are not read.
+# Partitions and files that cannot have such rows are not read.
 some = table.scan(
     columns=["device", "room", "number"], filter="room in ('room 0', 'room 1') and number > 0"
 ).to_duckdb()

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The job without code of your own: events in files, a properties file, spark-submit. Argument: a folder for what it makes.
-# On a cluster: another --master, and PYSPARK_PYTHON a Python with this package on every host (docs/operations/operations.md).
+# The job without your own code: events in files, a properties file, spark-submit. Argument: a folder for its output.
+# On a cluster set another --master, and PYSPARK_PYTHON to a Python with this package on every host (docs/operations/operations.md).
 set -eu
 cd "$(dirname "$0")/.."
 out=${1:-out}

@@ -31,10 +31,10 @@ _PLACES = {
 }
 
 
-if not TYPE_CHECKING:  # a checker would take every name for one of this module
+if not TYPE_CHECKING:  # else a type checker accepts every name as one of this module
 
     def __getattr__(name: str) -> Any:
-        """A public name, imported when it is asked for: reading needs no Spark, and the parts of the job no reader."""
+        """A public name, imported on first use: reading needs no Spark, and the parts of the job need no reader."""
         if name == "errors":
             return import_module("tagstream.errors")
         if name not in _PLACES:

@@ -6,7 +6,7 @@ import sys
 
 
 def run() -> int:
-    """The exit code; one line where this Python lacks what the project needs."""
+    """Run the command line and return the exit code. A missing module is reported in one line."""
     try:
         from tagstream.cli.main import console
 

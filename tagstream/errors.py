@@ -1,6 +1,6 @@
-"""Every error that Tagstream raises on purpose, in one place to catch them from.
+"""Every error that Tagstream raises on purpose, for one import.
 
-Each message says what is wrong, where (file, instant, key, offset) and what to do next. ``TagstreamError`` is the root.
+Each message says what is wrong, where (file, instant, key, offset) and what to do next. ``TagstreamError`` is their base.
 
 >>> import tagstream
 >>> try:

@@ -1,4 +1,4 @@
-"""``tagstream.open_table``: a Hudi table read from Python, without Spark or a JVM.
+"""``tagstream.open_table``: read a Hudi table from Python, without Spark or a JVM.
 
 >>> import tagstream
 >>> table = tagstream.open_table("/data/tables/orders")  # doctest: +SKIP
@@ -43,9 +43,9 @@ _DIGITS = (14, 17)
 def open_table(path: str | os.PathLike[str], options: Mapping[str, str] | None = None) -> Table:
     """Open the Hudi table at a path or URL (``s3a://``, ``gs://``, ``abfss://``, ``hdfs://``, ...).
 
-    ``options``: settings of the file system by Hadoop's names, such as ``{"fs.s3a.endpoint": "http://localhost:9000"}``;
-    they are those of this process from then on. Raises TableNotFoundError where there is no table, UnsupportedTableError for
-    a version or layout that can't be read, and ConfigError for a URL of another kind.
+    ``options``: file system settings by Hadoop's names, such as ``{"fs.s3a.endpoint": "http://localhost:9000"}``. They apply
+    to this process from then on. Raises TableNotFoundError when there is no table, UnsupportedTableError for a version or
+    layout that cannot be read, and ConfigError for a URL of another kind.
 
     >>> table = open_table("/data/tables/orders")  # doctest: +SKIP
     >>> table.scan().to_arrow().num_rows  # doctest: +SKIP
@@ -57,7 +57,7 @@ def open_table(path: str | os.PathLike[str], options: Mapping[str, str] | None =
 
 @dataclass(frozen=True)
 class Health:
-    """``findings``: what is wrong with a table, each with the key or command that corrects it. ``figures``: what was seen.
+    """``findings``: what is wrong with a table, each with the key or command that corrects it. ``figures``: measured values.
 
     >>> for finding in open_table("/data/tables/orders").health().findings:  # doctest: +SKIP
     ...     print(finding.what, "->", finding.remedy)
@@ -68,12 +68,12 @@ class Health:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there is no finding."""
         return not self.findings
 
 
 class Table:
-    """A table that is there. Each read sees it as it is then; nothing is locked and nothing written.
+    """An existing table. Each read uses its newest state. Nothing is locked or written.
 
     >>> table = open_table("/data/tables/orders")  # doctest: +SKIP
     >>> table.schema.names  # doctest: +SKIP
@@ -107,7 +107,7 @@ class Table:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns as Arrow types, Hudi's own (``_hoodie_...``) left out; those of the newest commit."""
+        """The columns of the newest commit as Arrow types, without Hudi's own (``_hoodie_...``)."""
         full = _schema(self._table)
         return pa.schema([full.field(name) for name in _user_columns(full)])
 
@@ -118,17 +118,17 @@ class Table:
         as_of: Moment | None = None,
         since: Moment | None = None,
     ) -> Scan:
-        """What to read; nothing is read before the result is asked for one of its forms.
+        """Choose what to read. Nothing is read before the result is converted to one of its forms.
 
-        ``columns``: names in the order wanted, Hudi's own (``_hoodie_commit_time``) among them; by default all but those.
+        ``columns``: names in the wanted order; Hudi's own (``_hoodie_commit_time``) are allowed. Default: all but those.
         ``filter``: comparisons joined by ``and``: ``day >= '2026-01-01' and state in ('open', 'late') and note is not
         null``. Partitions and files without such rows are not read.
-        ``as_of``: the table as it was: an instant (14 or 17 digits), a date or time in ISO 8601, or a datetime; without a
-        zone in the zone of the table's timeline. ``since``: the rows, as they are now or as of ``as_of``, of writes that
-        were completed after this time; rows that were deleted are not among them.
+        ``as_of``: read an earlier state: an instant (14 or 17 digits), a date or time in ISO 8601, or a datetime. A time
+        without a zone is in the zone of the table's timeline. ``since``: only the rows of writes that were completed after
+        this time, in their state now or as of ``as_of``. Deleted rows are not included.
 
-        Raises ConfigError for an unknown column, a filter or a time that can't be read, CleanedPastError where the files of
-        ``as_of`` were deleted.
+        Raises ConfigError for an unknown column, or a filter or time that cannot be parsed. Raises CleanedPastError when
+        the files of ``as_of`` were deleted.
 
         >>> open_table("/data/tables/orders").scan(["id"], "amount > 10", since="2026-01-01").to_polars()  # doctest: +SKIP
         """
@@ -155,7 +155,7 @@ class Table:
         return self._table.timeline().instants
 
     def health(self, now_ms: int | None = None) -> Health:
-        """What is wrong with the table, as ``tagstream table health`` finds it. ``now_ms``: epoch milliseconds.
+        """What is wrong with the table, as in ``tagstream table health``. ``now_ms``: present time, epoch milliseconds.
 
         >>> open_table("/data/tables/orders").health().ok  # doctest: +SKIP
         """
@@ -166,7 +166,7 @@ class Table:
         return Health(tuple(findings(table, timeline, figures, now, Limits())), figures)
 
     def _instant(self, name: str, moment: Moment) -> str:
-        """An instant time of 17 digits; one of 14 is the end of its second, as Hudi takes it."""
+        """An instant time of 17 digits. One of 14 digits is the end of its second, as in Hudi."""
         text, utc = str(moment), self._table.config.timezone_utc
         if text.isdigit() and len(text) in _DIGITS:
             return (text + "999")[: max(_DIGITS)]
@@ -183,9 +183,9 @@ class Table:
 
 
 class Scan:
-    """What :meth:`Table.scan` chose, in the form that is asked for; each reads the table.
+    """The selection of :meth:`Table.scan`. Each conversion reads the table.
 
-    It is an Arrow stream, too: what takes one (``polars.from_arrow``, DuckDB, pyarrow, pandas) takes a scan.
+    It is also an Arrow stream: libraries that accept one (``polars.from_arrow``, DuckDB, pyarrow, pandas) accept a scan.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class Scan:
         self._as_of, self._since = as_of, since
 
     def to_batches(self) -> pa.RecordBatchReader:
-        """The rows in batches that are read as they are asked for: a table larger than the memory.
+        """The rows in batches that are read one after another, so the table may be larger than memory.
 
         >>> for batch in open_table("/data/tables/orders").scan().to_batches():  # doctest: +SKIP
         ...     print(batch.num_rows)
@@ -219,15 +219,15 @@ class Scan:
         return self.to_batches().read_all()
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows as a pandas frame, by pyarrow's rules for types."""
+        """All rows as a pandas frame, by pyarrow's type rules."""
         return self.to_arrow().to_pandas()  # type: ignore[no-any-return]
 
     def to_polars(self) -> pl.DataFrame:
-        """All rows as a polars frame; ConfigError where polars is not installed."""
+        """All rows as a polars frame; ConfigError when polars is not installed."""
         return _installed("polars").from_arrow(self.to_arrow())  # type: ignore[no-any-return]
 
     def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
-        """All rows as a DuckDB relation of a connection, by default DuckDB's own; ConfigError where it is not installed.
+        """All rows as a relation of a DuckDB connection (default: DuckDB's own); ConfigError when it is not installed.
 
         >>> orders = open_table("/data/tables/orders").scan().to_duckdb()  # doctest: +SKIP
         >>> orders.aggregate("state, sum(amount)")  # doctest: +SKIP
@@ -259,9 +259,9 @@ def _columns(given: Sequence[str] | None) -> list[str] | None:
     names = [given] if isinstance(given, str) else list(given)
     twice = sorted({name for name in names if names.count(name) > 1})
     if not names:
-        raise ConfigError("columns is empty; leave it out for all")
+        raise ConfigError("columns is empty; omit it for all columns")
     if twice:
-        raise ConfigError(f"columns: {', '.join(twice)} is there twice")
+        raise ConfigError(f"columns: {', '.join(twice)} is there twice; name each column once")
     return names
 
 
@@ -270,5 +270,5 @@ def _installed(package: str) -> Any:
         return __import__(package)
     except ImportError:
         raise ConfigError(
-            f"{package} is not installed: pip install {package}, or take to_arrow() or to_pandas()"
+            f"{package} is not installed: pip install {package}, or use to_arrow() or to_pandas()"
         ) from None

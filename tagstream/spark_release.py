@@ -1,7 +1,7 @@
 """What differs between the releases of Spark that this project runs on: 3.5, 4.0, 4.1 and 4.2.
 
-The one place that asks which release it is. All other code is written for the newest, and calls what stands here where an
-older one lacks something.
+Only this file checks the release. All other code is written for the newest one, and calls the functions here where an older
+one lacks something.
 """
 
 from __future__ import annotations
@@ -30,58 +30,58 @@ def _release(version: str) -> tuple[int, int]:
 
 
 RELEASE = _release(pyspark.__version__)
-OLDEST, NEWEST = (3, 5), (4, 2)  # that were tried (docs/operations/platforms.md)
+OLDEST, NEWEST = (3, 5), (4, 2)  # the tested range (docs/operations/platforms.md)
 _HAS_ARROW = RELEASE >= (4, 0)  # DataFrame.toArrow, createDataFrame of an Arrow table, applyInArrow
 _HAS_IDS = RELEASE >= (4, 1)  # DataFrame.repartitionById
-_ROWS = 64_000  # of a table that goes to Spark in one piece
-# Which zone a timestamp gets is said since 4.2; before, it is UTC.
+_ROWS = 64_000  # of a table that is sent to Spark in one piece
+# Since 4.2 the zone of timestamps is an argument; before, it is UTC.
 _UTC: dict[str, Any] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_schema).parameters else {}
 
-_SCALA = {(3, 5): "2.12"}  # of PySpark's own distribution, where no jar says so
+_SCALA = {(3, 5): "2.12"}  # of PySpark's own distribution, if no jar shows it
 
 Grouped = Callable[..., pa.Table]
 
 
 def problem(spark: str, arrow: str, *, distutils: bool) -> str | None:
-    """Why these versions of Spark and pyarrow can't run together, and what to install; None where nothing is known.
+    """Why these versions of Spark and pyarrow cannot run together, and what to install; None when no problem is known.
 
-    ``distutils``: whether the Python has that module.
+    ``distutils``: whether this Python has the module.
     """
     release = _release(spark)
     if release < OLDEST:
         return f"Spark {spark} is too old: this program runs on Spark {_text(OLDEST)} to {_text(NEWEST)}"
     if release < (4, 2) and _release(arrow) >= (26, 0):
         return (
-            f"pyarrow {arrow} does not work with Spark {spark}: Spark before 4.2 gives it numbers that it refuses; "
+            f"pyarrow {arrow} does not work with Spark {spark}: Spark before 4.2 passes numbers to it that it refuses; "
             "pip install 'pyarrow<26', on every host that runs Spark's workers"
         )
     if release < (4, 0) and not distutils:
-        return f"Spark {spark} needs the module distutils, which Python has no more since 3.12: pip install setuptools"
+        return f"Spark {spark} needs the module distutils, which Python lacks since 3.12: pip install setuptools"
     return None
 
 
 def running_problem() -> str | None:
-    """:func:`problem` of what is installed here."""
+    """:func:`problem` of the installed versions."""
     return problem(pyspark.__version__, pa.__version__, distutils=find_spec("distutils") is not None)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The columns of a frame as Arrow has them; timestamps with a zone are of UTC."""
+    """The Arrow columns of a frame. Timestamps with a zone have the zone UTC."""
     return to_arrow_schema(schema, **_UTC)
 
 
 def to_arrow(rows: DataFrame) -> pa.Table:
-    """All rows on the driver: ``DataFrame.toArrow``, which came with 4.0."""
+    """All rows on the driver: ``DataFrame.toArrow``, which exists since 4.0."""
     if _HAS_ARROW:
         return rows.toArrow()
-    batches = rows._collect_as_arrow()  # type: ignore[operator]  # noqa: SLF001 (what toPandas is made of)
+    batches = rows._collect_as_arrow()  # type: ignore[operator]  # noqa: SLF001 (toPandas uses it)
     return pa.Table.from_batches(batches, arrow_schema(rows.schema))
 
 
 def from_arrow(spark: SparkSession, table: pa.Table, schema: str) -> DataFrame:
-    """A frame of an Arrow table: ``createDataFrame``, which takes one since 4.0. ``schema``: in Spark's words.
+    """A frame of an Arrow table: ``createDataFrame``, which accepts one since 4.0. ``schema``: in Spark's notation.
 
-    Before, the table travels as bytes of Arrow's own format: by pandas a number beside a null would become a float.
+    Before 4.0 the table is sent as bytes of an Arrow stream: pandas would make floats of integers if a column has nulls.
     """
     if _HAS_ARROW:
         return spark.createDataFrame(table, schema)
@@ -90,10 +90,10 @@ def from_arrow(spark: SparkSession, table: pa.Table, schema: str) -> DataFrame:
 
 
 def repartition_by_id(rows: DataFrame, labels: Sequence[int], column: str) -> DataFrame:
-    """Partition n gets the rows whose ``column`` is n: ``DataFrame.repartitionById``, which came with 4.1.
+    """Send the rows whose ``column`` is n to partition n: ``DataFrame.repartitionById``, which exists since 4.1.
 
-    ``labels``: of each partition an int that Spark's hash puts there (``state.layout.standing_labels``). Before 4.1 a
-    number goes by its label.
+    ``labels``: for each partition an int that Spark's hash sends there (``state.layout.partition_labels``). Before 4.1 the
+    rows are repartitioned by the label of n.
     """
     if _HAS_IDS:
         return rows.repartitionById(len(labels), column)
@@ -102,9 +102,9 @@ def repartition_by_id(rows: DataFrame, labels: Sequence[int], column: str) -> Da
 
 
 def apply_in_arrow(grouped: GroupedData, function: Grouped, schema: str, rows: pa.Schema) -> DataFrame:
-    """``grouped.applyInArrow(function, schema)``, which came with 4.0. ``rows``: what the groups have.
+    """``grouped.applyInArrow(function, schema)``, which exists since 4.0. ``rows``: schema of the groups.
 
-    Before, groups go by pandas, so columns that may be null must not be numbers.
+    Before 4.0 groups are passed through pandas, so columns that may be null must not be numbers.
     """
     if _HAS_ARROW:
         return grouped.applyInArrow(function, schema)
@@ -118,10 +118,10 @@ def apply_in_arrow(grouped: GroupedData, function: Grouped, schema: str, rows: p
 def cogroup_in_arrow(
     left: DataFrame, right: DataFrame, key: str, function: Grouped, schema: str, rows: pa.Schema
 ) -> DataFrame:
-    """Both frames grouped by the int column ``key``, and each pair of groups given to ``function(key, left, right)``.
+    """Group both frames by the int column ``key``, and call ``function(key, left, right)`` for each pair of groups.
 
-    ``PandasCogroupedOps.applyInArrow`` came with 4.0. Before, the rows of ``right`` travel as bytes of Arrow's own format;
-    ``rows``: what ``left`` has, as in :func:`apply_in_arrow`.
+    ``PandasCogroupedOps.applyInArrow`` exists since 4.0. Before, the rows of ``right`` are sent as bytes of an Arrow stream.
+    ``rows``: schema of ``left``, as in :func:`apply_in_arrow`.
     """
     if _HAS_ARROW:
         return left.groupBy(key).cogroup(right.groupBy(key)).applyInArrow(function, schema)
@@ -137,19 +137,19 @@ def cogroup_in_arrow(
 
 
 def checkpoint_package() -> str:
-    """The Java package of Spark's managers of checkpoint files, which moved in 4.1."""
+    """The Java package of Spark's checkpoint file managers, which was moved in 4.1."""
     streaming = "org.apache.spark.sql.execution.streaming"
     return f"{streaming}.checkpointing" if RELEASE >= (4, 1) else streaming
 
 
 def scala_version() -> str:
-    """The Scala that the release is built with: "2.13", or for Spark 3.5 also "2.12", by the jar that lies with Spark's."""
+    """The Scala version of the release: "2.13", or for Spark 3.5 also "2.12", by the Scala jar of the installed Spark."""
     try:
         with redirect_stderr(StringIO()):
             folder = Path(find_spark_home(), "jars")
     except (
         SystemExit
-    ):  # a driver on YARN has Spark's jars and no folder of Spark; PySpark's function ends the process then
+    ):  # on YARN a driver has Spark's jars but no folder of Spark, and PySpark's function then ends the process
         return _SCALA.get(RELEASE, "2.13")
     found = next((path.name for path in sorted(folder.glob("scala-library-*.jar"))), "")
     return ".".join(found.removeprefix("scala-library-").split(".")[:2]) if found else _SCALA.get(RELEASE, "2.13")

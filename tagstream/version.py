@@ -1,6 +1,6 @@
-"""The version of the project and the folder of its package: here, and nowhere else.
+"""The version of the project and the folder of its package. They are defined only here.
 
-What needs one of them imports this module, and not the package itself, which leads to everything (``tagstream.upsert``).
+Import this module for them, and not the package itself, which imports all other modules (``tagstream.upsert``).
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tagstream.table.storage.settings import keep_settings
 from tests.support import budget, tiers, tools
@@ -38,6 +39,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Before the first JVM: what makes it start quickly."""
     use_class_archive()
+    # The same examples in every run, whatever the machine's speed: a failure is one that everybody sees.
+    settings.register_profile(
+        "tagstream", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "tagstream"))
     config.pluginmanager.register(tiers.SlowTests(config))
     config.pluginmanager.register(budget.Budget())
     tools.configure(config)

@@ -65,6 +65,7 @@ def run(command: list[str | Path], folder: Path, **env: str) -> str:
         return process.output()
 
 
+@pytest.mark.extended("it looks at the whole of the sources, as `make check` does")
 def test_the_same_sources_make_the_same_bytes(dist: tuple[Path, Path], tmp_path: Path) -> None:
     wheel, zipped = build(tmp_path)
     assert wheel.read_bytes() == dist[0].read_bytes() == zipped.read_bytes()

@@ -20,6 +20,7 @@ MAY_IMPORT: dict[str, str] = {
     "table/storage": "table",
     "table/schema": "table table/storage",
     "table/timeline": "table table/storage",
+    "table/locks": "table table/storage",
     "streaming": "table/*",
     "table/file_group": "table table/storage table/schema table/timeline",
     "table/history": "table table/storage table/timeline table/file_group",
@@ -29,24 +30,25 @@ MAY_IMPORT: dict[str, str] = {
     "table/read": "table table/keys table/storage table/schema table/timeline table/file_group table/meta_client "
     "table/metadata",
     "index": "table/*",
-    "streaming/options/keys": "table/* streaming index",
+    "catalog": "table table/schema table/storage table/timeline table/file_group table/meta_client",
+    "streaming/options/keys": "table",
     "table/write": "table table/storage table/schema table/timeline table/file_group table/meta_client table/metadata",
     "state": "table/*",
     "bootstrap": "table/* state",
     "streaming/source/decode": "table/* streaming state",
-    "table/services": "table table/storage table/schema table/timeline table/file_group table/history table/meta_client "
-    "table/metadata table/read table/write",
-    "streaming/options": "table/* streaming index streaming/options/keys",
-    "streaming/source": "table/* streaming streaming/options/keys state streaming/source/decode streaming/options",
+    "table/services": "table table/keys table/storage table/schema table/timeline table/file_group table/history "
+    "table/meta_client table/metadata table/read table/write",
+    "streaming/options": "table/* catalog streaming index state streaming/options/keys streaming/source/decode",
+    "streaming/source": "table/* streaming state streaming/source/decode streaming/options",
     "streaming/batch": "table/* streaming index state bootstrap streaming/source/decode streaming/options streaming/source",
     "streaming/monitor": "table/* state bootstrap streaming/options streaming/source streaming/batch",
     "streaming/recovery": "table/* streaming state bootstrap streaming/source/decode streaming/options streaming/source "
     "streaming/batch",
-    "streaming/services": "table/* streaming bootstrap streaming/options streaming/batch streaming/recovery",
-    "streaming/job": "table/* streaming index streaming/options/keys state bootstrap streaming/source/decode "
+    "streaming/services": "table/* catalog streaming bootstrap streaming/options streaming/batch streaming/recovery",
+    "streaming/job": "table/* catalog streaming index streaming/options/keys state bootstrap streaming/source/decode "
     "streaming/options streaming/source streaming/batch streaming/monitor streaming/recovery "
     "streaming/services",
-    "cli": "table/* streaming state bootstrap streaming/source/decode streaming/options streaming/source "
+    "cli": "table/* catalog streaming state bootstrap streaming/source/decode streaming/options streaming/source "
     "streaming/batch streaming/monitor streaming/recovery streaming/job",
 }
 SHARED = "spark_release.py"  # beside the packages: which Spark this is, for all that use Spark
@@ -61,7 +63,12 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "rocksdict": ("state/",),
     "kafka": (),
     "happybase": ("index/hbase_client.py",),
+    "boto3": ("catalog/glue.py", "table/locks/dynamodb.py"),
+    "kazoo": ("table/locks/zookeeper.py",),
+    "thriftpy2": ("catalog/hive_metastore.py", "index/hbase_client.py"),
     "isal": ("table/metadata/",),
+    "google_crc32c": ("table/metadata/",),
+    "xxhash": ("table/metadata/", "table/locks/opened.py"),
     "obstore": ("table/storage/object_",),
     "hdfs_native": ("table/storage/hdfs_",),
     "pyspark": (*WITH_SPARK, "spark_release.py"),

@@ -56,7 +56,7 @@ def test_the_examples_are_taken_by_the_command_line(tmp_path: Path, name: str) -
     properties.write_text("\n".join([text, *more]))
     given = [a.replace("/etc/tagstream/orders.properties", str(properties)) for a in arguments(name)]
     options = load_options(given)
-    assert options.continuous and options.checkpoint_dir.endswith("/orders")
+    assert options.run.continuous and options.run.checkpoint_dir.endswith("/orders")
 
 
 def test_the_command_of_the_image_is_the_one_that_it_names_and_its_options_are_taken(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_the_command_of_the_image_is_the_one_that_it_names_and_its_options_are_t
     options = load_options(given[1:])
     places = {word.split(":")[1] for word in words[: words.index(image)] if ":/" in word}
     assert places == {"/local", "/data", "/etc/tagstream"}
-    assert options.checkpoint_dir.startswith("/data/")
+    assert options.run.checkpoint_dir.startswith("/data/")
 
 
 def test_what_the_commands_for_the_unit_install_is_there() -> None:

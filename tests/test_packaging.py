@@ -91,5 +91,6 @@ def test_a_clone_without_links_is_checked(clone: Path) -> None:
         assert done.returncode == 0, f"{command}: {done.stdout[-3000:]}{done.stderr[-3000:]}"
 
 
+@pytest.mark.extended("processes that are started, killed or paused")
 def test_the_wheel_is_typed(wheel: Path) -> None:
     assert "tagstream/py.typed" in zipfile.ZipFile(wheel).namelist()

@@ -19,7 +19,7 @@ from tagstream.cli.main import main
 from tagstream.cli.parser import GROUPS, parser
 from tagstream.streaming.options.cli import parser as stream_parser
 from tagstream.streaming.options.cli import read_properties
-from tagstream.streaming.options.keys.registry import REGISTRY
+from tagstream.streaming.options.registry import REGISTRY
 from tagstream.streaming.options.resolve import resolve
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
@@ -159,7 +159,7 @@ def test_properties_are_known_keys(page: str, tmp_path: Path) -> None:
             file = tmp_path / f"{number}.properties"
             file.write_text(block.text)
             found = resolve(REGISTRY, read_properties(file))
-            assert (found.problems, found.unknown, found.brought) == ([], [], [])
+            assert (found.problems, found.unknown, found.unsupported) == ([], [], [])
 
 
 def test_reading_from_python(tmp_path: Path) -> None:

@@ -77,7 +77,7 @@ def test_health(writer: Writer) -> None:
     assert found.ok and found.findings == () and found.figures.active == 3
     writer.table.storage.write_new(writer.timeline_rel("20260101000000500.deltacommit.requested"), b"")
     found = tagstream.open_table(writer.table.base_path).health(writer.now_ms + 7_200_000)
-    assert not found.ok and "deltacommit 20260101000000500 is requested for 2." in found.findings[0].what
+    assert not found.ok and "deltacommit 20260101000000500 has been requested for 2." in found.findings[0].what
     assert "a start of the job" in found.findings[0].remedy
 
 
@@ -162,7 +162,7 @@ def test_a_past_that_was_cleaned_is_refused(tmp_path: Path) -> None:
     assert clean(writer.table, CleanOptions(commits=2), clock())
     table = tagstream.open_table(writer.table.base_path)
     assert table.scan(as_of=times[4]).to_arrow().num_rows == 4
-    with pytest.raises(tagstream.errors.CleanedPastError, match=f"can't be read as of {times[0]}"):
+    with pytest.raises(tagstream.errors.CleanedPastError, match=f"cannot be read as of {times[0]}"):
         table.scan(as_of=times[0])
 
 
@@ -173,7 +173,7 @@ def test_a_past_that_was_cleaned_is_refused(tmp_path: Path) -> None:
         ({"columns": []}, "columns is empty"),
         ({"columns": ["id", "id"]}, "columns: id is there twice"),
         ({"filter": "nope = 3"}, "the filter names column nope"),
-        ({"filter": "ver = x"}, "'x' is no value of column ver"),
+        ({"filter": "ver = x"}, "'x' is not a value of column ver"),
         ({"filter": "ver = 1 or ver = 2"}, "has or"),
         ({"as_of": "yesterday"}, "as_of 'yesterday' is not a time: give an instant"),
         ({"since": "12345"}, "since '12345' is not a time"),
@@ -185,7 +185,7 @@ def test_wrong_arguments_are_refused_at_once(how: dict[str, object], reason: str
 
 
 def test_where_there_is_no_table(tmp_path: Path) -> None:
-    with pytest.raises(tagstream.errors.TableNotFoundError, match="is no Hudi table"):
+    with pytest.raises(tagstream.errors.TableNotFoundError, match="is not a Hudi table"):
         tagstream.open_table(tmp_path)
     with pytest.raises(tagstream.errors.ConfigError, match=r"ftp:// is not supported"):
         tagstream.open_table("ftp://host/table")

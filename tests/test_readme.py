@@ -94,6 +94,7 @@ def test_the_readme_stays_short() -> None:
 
 
 @pytest.mark.platform("the first page's stories")
+@pytest.mark.extended("README's program, in a Spark of its own")
 @pytest.mark.spark
 def test_a_table_of_your_own(clone: Path) -> None:
     first, write, read, *_ = blocks()

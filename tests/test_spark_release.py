@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream import spark_release as release
-from tagstream.state.layout import standing_labels
+from tagstream.state.layout import partition_labels
 
 pytestmark = pytest.mark.platform("what older releases lack")
 _ROWS = pa.table({"kg": pa.array([0, 1, 1], pa.int32()), "rows": pa.array([b"a", b"b", b"c"], pa.binary())})
@@ -44,7 +44,7 @@ def test_a_table_goes_to_spark_and_comes_back(spark: SparkSession, way: str) -> 
 @pytest.mark.parametrize("partitions", [1, 3, 7])
 def test_rows_go_to_the_partition_of_their_number(spark: SparkSession, way: str, partitions: int) -> None:
     rows = spark.range(0, 20).selectExpr(f"cast(id % {partitions} as int) AS lane")
-    found = release.repartition_by_id(rows, standing_labels(partitions), "lane")
+    found = release.repartition_by_id(rows, partition_labels(partitions), "lane")
     places = found.selectExpr("lane", "spark_partition_id() AS at").distinct().collect()
     assert sorted((row.lane, row.at) for row in places) == [(n, n) for n in range(partitions)]
 

@@ -36,10 +36,6 @@ LOCAL: dict[str, tuple[str, str]] = {
     "streaming/source/transformation.py": ("Path.read_text", "the schema file, on the machine of the driver"),
     "streaming/options/resolve.py": ("Path.read_text", "a list that is part of the program"),
     "streaming/options/cli.py": ("Path.read_text", "the properties file"),
-    "streaming/options/keys/docs.py": (
-        "Path.exists Path.mkdir Path.read_text Path.write_text",
-        "the page of the documentation",
-    ),
     "streaming/options/unsupported_report.py": ("Path.read_text", "two schema files compared"),
     "streaming/options/checks.py": ("os.path.realpath", "folders that must not lie in one another: names only"),
     "streaming/job/environment.py": ("shutil", "Java, on the PATH"),

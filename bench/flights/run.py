@@ -28,20 +28,20 @@ from tests.support.hudi_rs import read_table
 
 
 def parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
-    """The demo's options, and what follows `--` for the job itself."""
+    """The demo's options, and the arguments after `--` for the job itself."""
     at = list(arguments).index("--") if "--" in arguments else len(arguments)
     parser = argparse.ArgumentParser(prog="python -m bench.flights.run", description=__doc__)
     parser.add_argument("--months", type=int, default=1, choices=range(1, 13), metavar="1..12")
     parser.add_argument("--kafka", action="store_true", help="through a real broker on loopback, not from files")
     parser.add_argument("--table-type", default="COPY_ON_WRITE", choices=["COPY_ON_WRITE", "MERGE_ON_READ"])
-    parser.add_argument("--storage", default="local", choices=["local", "s3", "hdfs"], help="where the table lies")
+    parser.add_argument("--storage", default="local", choices=["local", "s3", "hdfs"], help="storage of the table")
     parser.add_argument("--out", type=Path, default=PROJECT / "out", help="folder for table, checkpoint and events")
     parser.add_argument("--started", type=float, help="when the set-up began, epoch seconds (make gives it)")
     return parser.parse_args(arguments[:at]), list(arguments[at + 1 :])
 
 
 def report(expected: Answer, found: pa.Table, differences: Differences) -> tuple[Table, bool]:
-    """Oracle and table side by side, and whether they agree."""
+    """Expected and actual figures in two columns, and whether they agree."""
     want, have = partitions(expected.rows), partitions(found) if found.num_rows else {}
     unequal = sum(want.get(day) != have.get(day) for day in want.keys() | have.keys())
     lines = [

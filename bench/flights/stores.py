@@ -22,9 +22,9 @@ from tests.support.stored import copy_down
 
 @dataclass(frozen=True)
 class Store:
-    """Where table and checkpoint are: ``url`` their folder, ``settings`` (Hadoop's) how it is reached.
+    """A folder for table and checkpoint: its ``url``, and Hadoop's ``settings`` for the access to it.
 
-    ``reader``: what tells hudi-rs so; None where that does not read the URL. ``properties``: a file to be written.
+    ``reader``: the settings for hudi-rs; None if hudi-rs does not read the URL. ``properties``: path of a file to write.
     """
 
     url: str
@@ -33,7 +33,7 @@ class Store:
     reader: Mapping[str, str] | None
 
     def reached(self, arguments: Sequence[str]) -> list[str]:
-        """A job's arguments, its properties file with the settings in it: keys are on no command line."""
+        """A job's arguments. The settings go into its properties file, because secrets must not be on a command line."""
         at = list(arguments).index("--props") + 1
         lines = [f"include={arguments[at]}", *(f"spark.hadoop.{name}={value}" for name, value in self.settings.items())]
         self.properties.write_text("\n".join(lines) + "\n")
@@ -46,11 +46,11 @@ class Store:
 
     @property
     def checkpoint(self) -> str:
-        """The checkpoint's."""
+        """The checkpoint's URL."""
         return f"{self.url}/flights-checkpoint"
 
     def rows(self, scratch: Path) -> pa.Table:
-        """The table by hudi-rs: from the store itself, or from a copy in ``scratch``."""
+        """The rows by hudi-rs: from the store itself, or from a copy in ``scratch``."""
         if self.reader is not None:
             return read_table(self.table, options=self.reader)
         return read_table(copy_down(open_storage(self.table), scratch))
@@ -63,11 +63,11 @@ def running(kind: str, folder: Path, console: Console) -> Iterator[Store]:
     folder.mkdir(parents=True)
     server: S3Server | HdfsServer
     if kind == "s3":
-        console.print("starting MinIO on loopback (built by Go the first time, which takes minutes)")
+        console.print("starting MinIO on loopback (Go builds it the first time, which takes minutes)")
         server = S3Server(folder / "server")
         url, reader = f"s3a://{server.bucket}", server.reader
     else:
-        console.print("starting HDFS on loopback (its jars come by Maven the first time)")
+        console.print("starting HDFS on loopback (Maven fetches its jars the first time)")
         server = HdfsServer(folder / "server")
         url, reader = server.url, None
     with server:

@@ -1,1 +1,1 @@
-"""What measurements are fed with: events, tables, Kafka."""
+"""Inputs of measurements: events, tables, Kafka."""

@@ -1,9 +1,9 @@
-"""A table and a checkpoint that look to the driver like very large ones, without their data.
+"""A table and a checkpoint that are very large for the driver, but have no data.
 
-What the driver looks at is real: partition folders with their metafiles, file names, the timeline with its commit files,
-Spark's offset and commit logs, batch manifests, the index's folders. What it never opens is empty: base files have their
-length only (holes in the file system), deltas and sorted files of the index nothing at all. Log files hold one real
-block, since rolling back looks at the blocks of those it meets.
+The parts that the driver reads are real: partition folders with their metafiles, file names, the timeline with its commit
+files, Spark's offset and commit logs, batch manifests, the index's folders. Files that it never opens have no content: base
+files have only their length (holes in the file system); deltas and sorted files of the index are empty. Log files have one
+real block, because a rollback reads the blocks of the log files that it finds.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _TOKEN = "0-1-1"
 
 @dataclass(frozen=True)
 class Group:
-    """One simulated file group: a base file and ``logs`` log files over it."""
+    """One simulated file group: a base file and ``logs`` log files."""
 
     partition: str
     file_id: str
@@ -100,7 +100,7 @@ def make_table(
             Path(table.storage.where(f"{group.partition}/{name}")).write_bytes(block)
         made.append(group)
     for n, time in enumerate(times):
-        follows = digest(times[:n]) if n + 1 == instants else ""  # only the newest one is asked
+        follows = digest(times[:n]) if n + 1 == instants else ""  # only the newest one is read
         _commit_files(table, time, batches - instants + n, follows, made[n % groups : n % groups + 10])
     return Simulated(table, made, times)
 
@@ -135,7 +135,7 @@ def touched(simulated: Simulated, count: int) -> list[WriteStatus]:
 
 
 def write_files(table: HoodieTable, instant: str, statuses: list[WriteStatus]) -> None:
-    """What the tasks of a batch leave behind: a staged log file for each status."""
+    """Write the files of a batch's tasks: a staged log file for each status."""
     block = log_block(instant)
     for status in statuses:
         path = Path(table.storage.where(staged_path(instant, status.stat.path)))
@@ -144,7 +144,7 @@ def write_files(table: HoodieTable, instant: str, statuses: list[WriteStatus]) -
 
 
 def remove_files(table: HoodieTable, statuses: list[WriteStatus]) -> None:
-    """Take the log files of :func:`write_files` away again."""
+    """Remove the log files of :func:`write_files`."""
     for status in statuses:
         table.storage.delete(status.stat.path)
 
@@ -154,7 +154,7 @@ def make_checkpoint(
 ) -> None:
     """Spark's logs and the index of a stream that has committed ``batches`` batches, all of them still retained.
 
-    Every group has a delta a batch and a snapshot every ``SNAPSHOT_EVERY``; ``instants`` are those of the newest batches.
+    Every group has a delta per batch and a snapshot every ``SNAPSHOT_EVERY``. ``instants``: those of the newest batches.
     """
     for name in ("offsets", "commits"):
         (folder / name).mkdir(parents=True)
@@ -180,7 +180,7 @@ def add_offsets(folder: Path, batch: int) -> None:
 
 
 def delta_refs(layout: StateLayout, labels: tuple[int, ...], batch: int) -> dict[int, str]:
-    """The reference of each group's delta of a batch; the files are made, empty, where they are not there."""
+    """The references of each group's delta of a batch. Missing files are created, empty."""
     return {label: _delta_ref(layout, label, batch).to_json() for label in labels}
 
 

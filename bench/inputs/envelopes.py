@@ -1,5 +1,6 @@
 """Change events as Debezium's PostgreSQL connector writes them without schemas, with the whole row before the change
-(REPLICA IDENTITY FULL), which Flink's format debezium-json insists on."""
+(REPLICA IDENTITY FULL), which Flink's format debezium-json requires.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _SOURCE = (
 
 
 def envelopes(before: pa.Table, after: pa.Table) -> bytes:
-    """A JSON object a line. ``before``: nulls in all columns for an inserted row. Both have as many rows."""
+    """One JSON object per line. ``before``: nulls in all columns for an inserted row. Both tables have the same length."""
     ids, times = before["id"].combine_chunks(), after["ts"].combine_chunks()
     old = pc.fill_null(json_objects(before), "null")
     op = pc.if_else(ids.is_null(), "c", "u")

@@ -1,6 +1,6 @@
-"""Rows of generated events, column by column: Arrow for Parquet, JSON lines for a stream, the Avro schema of both.
+"""Rows of generated events, column by column: Arrow for Parquet, JSON lines for a stream, and the Avro schema of both.
 
-Eight columns (about 190 bytes a line), and further ones of four kinds for wide rows.
+Eight columns (about 190 bytes per line), and further columns of four kinds for wide rows.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def partitions_of(numbers: np.ndarray) -> pa.Array:
 def event_rows(
     numbers: np.ndarray, partitions: np.ndarray, ts: np.ndarray, columns: int, random: np.random.Generator
 ) -> pa.Table:
-    """Events of the keys `numbers`; what else they hold is drawn from `random`."""
+    """Events of the keys `numbers`. The other values are drawn from `random`."""
     count = len(numbers)
     cents = random.integers(1, 10_000_000, count)
     data: dict[str, pa.Array] = {
@@ -75,12 +75,12 @@ def event_rows(
 
 
 def json_lines(rows: pa.Table) -> bytes:
-    """A JSON object a line, its fields in the schema's order. No value needs an escape."""
+    """One JSON object per line, fields in the schema's order. No value needs an escape."""
     return as_bytes(pc.binary_join_element_wise(json_objects(rows), "\n", ""))
 
 
 def json_objects(rows: pa.Table) -> pa.Array:
-    """A JSON object a row, its fields in the schema's order; null where a field is null. No value needs an escape."""
+    """One JSON object per row, fields in the schema's order; null where a field is null. No value needs an escape."""
     parts: list[Any] = []
     before = "{"
     for name in rows.column_names:
@@ -92,14 +92,14 @@ def json_objects(rows: pa.Table) -> pa.Array:
 
 
 def as_bytes(lines: pa.Array) -> bytes:
-    """The array's texts one after the other."""
+    """The array's strings, concatenated."""
     _, offsets, data = lines.buffers()
     bounds = np.frombuffer(offsets, np.int32, count=len(lines) + 1, offset=lines.offset * 4)
     return bytes(memoryview(data)[bounds[0] : bounds[-1]]) if len(lines) else b""
 
 
 def _hex(random: np.random.Generator, count: int, size: int) -> pa.Array:
-    """Texts of `size` random bytes in hexadecimal."""
+    """Strings of `size` random bytes in hexadecimal."""
     text = binascii.hexlify(random.bytes(count * size))
     offsets = np.arange(0, (count + 1) * 2 * size, 2 * size, dtype=np.int32)
     return pa.StringArray.from_buffers(count, pa.py_buffer(offsets), pa.py_buffer(text))

@@ -1,10 +1,10 @@
-"""A table of many small file groups and a timeline of many instants, with batches that touch the same few of them.
+"""A table of many small file groups and a timeline of many instants, with batches that touch the same few groups.
 
-Each base file is real, by this project's own writer. The instants before the last one are commits of one file group each.
-The base files that they wrote were replaced by the last one and removed by a cleaner: what is left is on the timeline.
-The numbers of a group's keys do not depend on how many groups there are, so batches are the same for tables of all sizes.
+Each base file is real, written by this project's own writer. The instants before the last one are commits of one file group
+each. The last instant replaced the base files that they wrote, and a cleaner removed them, so only their instants are left.
+The keys of a group do not depend on the number of groups, so batches are the same for tables of all sizes.
 
-A folder holds ``table``, and of a workload ``batches``, ``event.avsc`` and ``expected.parquet``.
+A folder has ``table``, and for a workload ``batches``, ``event.avsc`` and ``expected.parquet``.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from tagstream.table.write import commit
 from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.write_context import WriteContext, WriterOptions
 
-TOUCHED = 10  # file groups of a batch, each in a partition of its own
+TOUCHED = 10  # file groups of a batch, each in its own partition
 ROWS = 100  # of a file group that batches touch
-FEW_ROWS = 4  # of another one
+FEW_ROWS = 4  # of each other group
 COLUMNS = 8
 _PARTITIONS = 1_000  # at most
 _PER_PARTITION = 10
@@ -67,13 +67,13 @@ class Grown:
 
     @property
     def name(self) -> str:
-        """Of the folder."""
+        """Name of the folder."""
         sizes = "-".join(map(str, self.sizes))
         return f"grown-{self.table_type.lower()}-v{self.version}-g{self.groups}-i{self.instants}-n{sizes}"
 
     @property
     def partitions(self) -> int:
-        """Ten groups each, where there are more than ten."""
+        """Number of partitions: ten groups in each, if there are more than ten."""
         return max(TOUCHED, self.groups // _PER_PARTITION)
 
     @property
@@ -82,7 +82,7 @@ class Grown:
         return TOUCHED * ROWS + (self.groups - TOUCHED) * FEW_ROWS
 
     def places(self) -> Iterator[tuple[int, int, np.ndarray]]:
-        """(partition, number of the group, its keys' numbers); those that batches touch come first."""
+        """(partition, number of the group, its keys' numbers). The groups that batches touch come first."""
         for slot in range(self.groups // self.partitions):
             for partition in range(self.partitions):
                 group = slot * _PARTITIONS + partition
@@ -91,7 +91,7 @@ class Grown:
 
 
 def make_grown(grown: Grown, cache: Path) -> Path:
-    """The folder, made if it is not there; it appears by one rename when it is whole."""
+    """The folder, made if it does not exist. It is renamed into place when it is complete."""
     folder = cache / grown.name
     if folder.is_dir():
         return folder
@@ -100,7 +100,7 @@ def make_grown(grown: Grown, cache: Path) -> Path:
     (hidden / "batches").mkdir(parents=True)
     (hidden / "event.avsc").write_text(json.dumps(avro_schema(COLUMNS)), "utf-8")
     rows = _make_table(grown, hidden / "table", np.random.default_rng(_SEED))
-    newest = rows["ts"].to_numpy(zero_copy_only=False).copy()  # those that batches touch are the first ones
+    newest = rows["ts"].to_numpy(zero_copy_only=False).copy()  # the rows that batches touch come first
     for number, size in enumerate(grown.sizes):
         _make_batch(newest, number, size, hidden / "batches" / f"batch-{number:05d}.json")
     rows = rows.set_column(2, "ts", pa.array(newest))
@@ -110,7 +110,7 @@ def make_grown(grown: Grown, cache: Path) -> Path:
 
 
 def _make_table(grown: Grown, folder: Path, random: np.random.Generator) -> pa.Table:
-    """The table; id, part and ts of its rows are returned."""
+    """Make the table and return id, part and ts of its rows."""
     avro = json.dumps(avro_schema(COLUMNS))
     config = TableConfig(
         name="bench",
@@ -155,7 +155,7 @@ def _schema() -> pa.Schema:
 
 
 def _small_commit(table: HoodieTable, instant: Instant, partition: int, group: int, avro: str) -> None:
-    """What a timeline keeps of a commit of one base file that is gone."""
+    """The timeline's files of a commit of one base file that is removed."""
     name = base_file_name(_file_id(group), f"{group}-0-0", instant.time)
     stat = WriteStat(_file_id(group), f"{_part(partition)}/{name}", _part(partition), num_writes=ROWS, num_updates=ROWS)
     status = WriteStatus(stat, FileKind.MERGE, new_group=False)
@@ -167,7 +167,7 @@ def _small_commit(table: HoodieTable, instant: Instant, partition: int, group: i
 
 
 def _make_batch(newest: np.ndarray, number: int, size: int, path: Path) -> None:
-    """One batch's file: as many rows of each group that batches touch. ``newest``: their times, brought up to it."""
+    """Write one batch's file, with as many rows of each touched group. ``newest``: their times, which are updated."""
     random = np.random.default_rng([_SEED, number])
     some = np.sort(random.permutation(ROWS)[: size // TOUCHED])
     numbers = (np.arange(TOUCHED)[:, None] * ROWS + some[None, :]).ravel()

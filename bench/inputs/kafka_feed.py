@@ -1,6 +1,6 @@
-"""Feeds a topic from lines ``key TAB value``: Kafka's console producer in a process of its own.
+"""Feeds a topic from lines ``key TAB value``: Kafka's console producer in a separate process.
 
-It takes a tenth of the processor time that a producer in Python would take from the job that is measured beside it.
+It uses a tenth of the processor time of a producer in Python, and so takes less from the job that is measured.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ TICK_S = 0.1
 
 
 class FeedError(RuntimeError):
-    """The producer ended, or did not take what it was given."""
+    """The producer ended, or did not accept its input."""
 
 
 class TopicFeed:
-    """A running producer; leaving the ``with`` block waits until the broker has everything."""
+    """A running producer. The end of the ``with`` block waits until the broker has all records."""
 
     def __init__(self, address: str, topic: str, log: Path) -> None:
         jars = fetch_jars(PROJECT / "conf" / "poms" / "kafka-tools.xml", PROJECT / CACHE_FOLDER)[0].parent
@@ -41,7 +41,7 @@ class TopicFeed:
             self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, stderr=out)
 
     def write(self, lines: bytes | memoryview) -> None:
-        """Give it whole lines; blocks while its buffer is full. FeedError when it has ended."""
+        """Write whole lines to the producer. Blocks while its buffer is full. FeedError when it has ended."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(lines)
@@ -50,7 +50,7 @@ class TopicFeed:
             raise FeedError(f"the producer ended with {self._process.wait()}: {e}; see {self._log}") from e
 
     def close(self) -> None:
-        """End of the input: FeedError unless the producer has sent everything."""
+        """Close the input. FeedError unless the producer has sent everything."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         if self._process.wait(_END_SECONDS) != 0 or b"ERROR" in self._log.read_bytes():
@@ -78,7 +78,7 @@ def keyed_lines(keys: pa.Array, lines: bytes) -> bytes:
 
 
 def at_rate(next_lines: Callable[[int], bytes], feed: TopicFeed, rate: float, seconds: float) -> int:
-    """Give the feed ``rate`` records a second for so long, ten times a second; returns how many.
+    """Feed ``rate`` records per second for ``seconds``, ten times per second, and return the number of records.
 
     ``next_lines(n)`` makes the next n lines. A producer that falls behind catches up, as real sources do.
     """

@@ -1,4 +1,4 @@
-"""Figures of the benchmarks as JSON lines, an object with a ``kind`` a line: added as they come, read back."""
+"""Figures of the benchmarks as JSON lines, one object with a ``kind`` per line: appended when measured, read later."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def append_lines(path: Path | None, lines: Iterable[Mapping[str, Any]]) -> None:
-    """Add lines to a file (None: nowhere), all at once, so that what was measured outlives a kill."""
+    """Append lines to a file (None: nowhere) in one write, so that measured figures are kept after a kill."""
     if path is None:
         return
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -21,7 +21,7 @@ def append_lines(path: Path | None, lines: Iterable[Mapping[str, Any]]) -> None:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """All lines of a file. ValueError names the line that is no JSON object with a kind."""
+    """All lines of a file. ValueError names the line that is not a JSON object with a kind."""
     found = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         try:
@@ -29,6 +29,6 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         except json.JSONDecodeError:
             value = None
         if not isinstance(value, dict) or "kind" not in value:
-            raise ValueError(f"{path}, line {number} is no JSON object with a kind: {line[:80]!r}")
+            raise ValueError(f"{path}, line {number} is not a JSON object with a kind: {line[:80]!r}")
         found.append(value)
     return found

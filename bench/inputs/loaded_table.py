@@ -1,4 +1,4 @@
-"""A copy-on-write table of one commit by this project's own writer: what the loading of an index reads."""
+"""A copy-on-write table of one commit by this project's own writer, from which an index is loaded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _START_MS = 1_767_225_600_000
 _SCHEMA = pa.schema([
     ("id", pa.string()), ("city", pa.string()), ("ts", pa.int64()), ("name", pa.string()), ("amount", pa.float64()),
 ])  # fmt: skip
-_SMALL_BLOOM = BloomParams(SIMPLE, 1_000, 0.1)  # nothing reads the filters here, and full ones take most of the time
+_SMALL_BLOOM = BloomParams(SIMPLE, 1_000, 0.1)  # the filters are not read here, and full ones take most of the time
 
 
 def make_table(folder: str, keys: int, partitions: int, per_file: int) -> HoodieTable:

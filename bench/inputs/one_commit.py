@@ -1,4 +1,4 @@
-"""A table of one commit by this project's own writer: new rows in base files, nothing else."""
+"""A table with one commit by this project's own writer: new rows in base files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def one_commit_table(
     committed_ms: int,
     table_type: str = COPY_ON_WRITE,
 ) -> HoodieTable:
-    """The table in a folder, its record key ``id``, its ordering field ``ts``. ``avro``: the schema of the rows, as JSON."""
+    """The table in a folder, with record key ``id`` and ordering field ``ts``. ``avro``: the schema of the rows, as JSON."""
     config = TableConfig(
         name=name,
         table_type=table_type,

@@ -1,4 +1,4 @@
-"""Events of the soak: seeded, made before it begins, and the rows that any number of the first of them leads to."""
+"""Events of the soak: seeded, made before it starts, and the expected rows after any number of them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ COLUMNS = 8
 AVRO = json.dumps(avro_schema(COLUMNS))
 _CHUNK = 100_000
 INSERTS = 0.2
-_IN_PLACE = 0.75  # of the events of existing keys; the others move them to another partition
+_IN_PLACE = 0.75  # of the events of existing keys; the others move the key to another partition
 
 
 class SoakEvents:
     """`keys` existing rows, then events, each newer than all before it.
 
-    ``inserts``: the share of them that are of new keys. Of the others three in four update a row in place, one moves it.
+    ``inserts``: share of events with new keys. Of the others three in four update a row in place, one moves it.
     """
 
     def __init__(self, keys: int, partitions: int, seed: int, inserts: float = INSERTS) -> None:
@@ -40,11 +40,11 @@ class SoakEvents:
 
     @property
     def loaded(self) -> int:
-        """Existing keys."""
+        """Number of existing keys."""
         return len(self._first)
 
     def rows(self) -> Iterator[pa.Table]:
-        """The existing rows, of one partition each time."""
+        """The existing rows, one partition at a time."""
         for p in range(self._partitions):
             mine = np.flatnonzero(self._first == p)
             for start in range(0, len(mine), _CHUNK):
@@ -52,10 +52,10 @@ class SoakEvents:
                 yield event_rows(numbers, np.full(len(numbers), p), FIRST_MS + numbers * 0, COLUMNS, self._random)
 
     def write(self, path: Path, count: int) -> None:
-        """A file of `count` lines ``key TAB event``, packed with zstd: an hour of them has tens of GiB."""
+        """Write a file of `count` lines ``key TAB event``, compressed with zstd: those of an hour have tens of GiB."""
         at = self._first.copy()
         with pa.output_stream(path, compression="zstd") as f:
-            chunk = min(_CHUNK, self.loaded)  # no key twice in one
+            chunk = min(_CHUNK, self.loaded)  # no key twice in a chunk
             for start in range(0, count, chunk):
                 at, numbers, to = self._step(at, min(chunk, count - start))
                 ts = FIRST_MS + 1 + start + np.arange(len(numbers))
@@ -71,7 +71,7 @@ class SoakEvents:
         top = max(self.loaded, int(numbers.max(initial=-1)) + 1)
         place, ts = np.full(top, -1, np.int16), np.zeros(top, np.int64)
         place[: self.loaded], ts[: self.loaded] = self._first, FIRST_MS
-        place[numbers], ts[numbers] = to, FIRST_MS + 1 + np.arange(len(numbers))  # of a key's events the last one stays
+        place[numbers], ts[numbers] = to, FIRST_MS + 1 + np.arange(len(numbers))  # the last event of a key counts
         there = np.flatnonzero(place >= 0)
         return pa.table({"id": keys_of(there), "part": partitions_of(place[there]), "ts": pa.array(ts[there])})
 
@@ -91,7 +91,7 @@ class SoakEvents:
 
 
 def make_table(folder: Path, events: SoakEvents, table_type: str, at_ms: int) -> HoodieTable:
-    """A table of one commit that holds the existing rows in base files."""
+    """A table of one commit, with the existing rows in base files."""
     files = ((rows["part"][0].as_py(), new_file_id("soak", n), rows) for n, rows in enumerate(events.rows()))
     options = WriterOptions(codec="zstd", inserts_to_base_files=True)
     return one_commit_table(

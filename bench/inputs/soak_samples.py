@@ -1,4 +1,4 @@
-"""What is looked at while a soak runs: lag, memory by kind of process, bytes on disk; and how these grow."""
+"""Samples taken while a soak runs: lag, memory by kind of process, bytes on disk; and their growth."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ import numpy as np
 import psutil
 
 MIB = 1 << 20
-WARM_S = 120.0  # memory is judged after that, lag after a quarter of it
+WARM_S = 120.0  # growth of memory counts after this time, growth of lag after a quarter of it
 KINDS = ("driver", "jvm", "workers")
 _BATCH = re.compile(r"batch (\d+) \((\d+)\) ([\d,]+) records in ([\d.]+) s")
 
 
 def memory_mib(driver: int) -> dict[str, float]:
-    """Resident MiB of the driver's Python, of its JVM, and the share of the Python workers.
+    """Resident MiB of the driver's Python, of its JVM, and of the Python workers.
 
-    Workers are forks of one daemon: what they share counts once, so theirs is the sum of proportional sizes.
+    Workers are forks of one daemon. Their shared pages must count once, so their memory is the sum of proportional sizes.
     """
     found = dict.fromkeys(KINDS, 0.0)
     with suppress(psutil.Error):
@@ -38,7 +38,7 @@ def memory_mib(driver: int) -> dict[str, float]:
 
 
 def bytes_below(folder: Path) -> int:
-    """Bytes of all files; those that go away while it looks do not count."""
+    """Bytes of all files. Files that are removed meanwhile are not counted."""
     total = 0
     for at, _, names in os.walk(folder):
         for name in names:
@@ -48,23 +48,23 @@ def bytes_below(folder: Path) -> int:
 
 
 def batches_of(log: str) -> list[dict[str, Any]]:
-    """Number, records and seconds of every batch that the job's log tells of."""
+    """Number, records and seconds of every batch in the job's log."""
     return [
         {"batch": int(b), "records": int(n.replace(",", "")), "seconds": float(s)} for b, _, n, s in _BATCH.findall(log)
     ]
 
 
 def slope(seconds: Sequence[float], values: Sequence[float]) -> float | None:
-    """Growth a second, by least squares; None for fewer than three points."""
+    """Growth per second, by least squares; None for fewer than three points."""
     if len(seconds) < 3:
         return None
     return float(np.polyfit(np.asarray(seconds, float), np.asarray(values, float), 1)[0])
 
 
 def summary(samples: Sequence[dict[str, Any]], batches: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Growth of lag (records a second) and memory (MiB a minute), and the batches' times.
+    """Growth of lag (records per second) and memory (MiB per minute), and the batches' times.
 
-    A run shorter than twice the warm-up is judged from its second half on.
+    For a run shorter than twice the warm-up only its second half counts.
     """
     end = samples[-1]["at"] if samples else 0.0
     late = [s for s in samples if s["at"] >= min(WARM_S, end / 2)]

@@ -1,8 +1,8 @@
-"""Seeded workloads as folders of files, the same files for every writer, with the rows that they must lead to.
+"""Seeded workloads as folders of files, the same files for every writer, with the expected rows.
 
-A folder holds ``load.parquet`` (K existing rows), ``batches/batch-00000.json``... (JSON lines, their times in order),
-``event.avsc``, ``workload.json`` (the settings) and ``expected.parquet`` (id, part, ts of every row that a correct index
-over all partitions leaves after the last batch). A key's newest event is the one with the greatest ts.
+A folder has ``load.parquet`` (K existing rows), ``batches/batch-00000.json``... (JSON lines, modification times in order),
+``event.avsc``, ``workload.json`` (the settings) and ``expected.parquet`` (id, part, ts of every row after the last batch,
+with a correct index over all partitions). A key's newest event is the one with the greatest ts.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from bench.inputs.event_rows import avro_schema, event_rows, json_lines, keys_of
 
 FIRST_MS = 1_700_000_000_000
 FIRST_MTIME_S = 1_600_000_000
-BATCH_MS = 10_000_000  # between the times of two batches: more than a batch has records
+BATCH_MS = 10_000_000  # between the times of two batches: greater than the number of records in a batch
 NAMES = ("mixed", "zipf", "insert", "update", "one-row", "wide", "debezium")
 _FORMAT = 1
 _WIDE_COLUMNS, _COLUMNS = 100, 8
 _CHUNK = 500_000
-# The share of updates in place and of new keys; the rest moves to another partition.
+# The share of updates in place and of new keys; the rest are moves to another partition.
 _SHARES = {"insert": (0.0, 1.0), "update": (1.0, 0.0)}
 _MIXED = (0.6, 0.2)
 
@@ -53,35 +53,35 @@ class Workload:
 
     @property
     def columns(self) -> int:
-        """Columns of an event."""
+        """Number of columns of an event."""
         return _WIDE_COLUMNS if self.name == "wide" else _COLUMNS
 
     @property
     def format(self) -> str:
-        """Of the lines, as ``tagstream.source.format`` and Flink name it."""
+        """Format of the lines, as in ``tagstream.source.format`` and Flink."""
         return "debezium-json" if self.name == "debezium" else "json"
 
     @property
     def load_name(self) -> str:
-        """Names the existing rows, which workloads of the same K and shape share."""
+        """Name of the existing rows, which workloads of the same K and form share."""
         return f"k{self.keys}-p{self.partitions}-c{self.columns}-s{self.seed}"
 
     @property
     def folder_name(self) -> str:
-        """Names the folder."""
+        """Name of the folder."""
         return f"{self.name}-{self.load_name}-n{self.records}-b{self.batches}"
 
 
 @dataclass
 class _Rows:
-    """Where every key is after the batches so far: `partition` and `ts`, by the key's number."""
+    """`partition` and `ts` of every key after the batches so far, by the key's number."""
 
     partition: np.ndarray
     ts: np.ndarray
 
 
 def make_workload(workload: Workload, cache: Path) -> Path:
-    """The workload's folder under `cache`, made if it is not there; it appears by one rename when it is whole."""
+    """The workload's folder under `cache`, made if it does not exist. It is renamed into place when it is complete."""
     folder = cache / workload.folder_name
     settings = {"format": _FORMAT, **asdict(workload)}
     if folder.is_dir():
@@ -130,7 +130,7 @@ def _make_load(workload: Workload, cache: Path, path: Path) -> _Rows:
 
 
 def _make_batch(workload: Workload, rows: _Rows, number: int, path: Path) -> None:
-    """One batch's file; `rows` is brought up to it."""
+    """Write one batch's file and update `rows`."""
     random = _random(workload, 2, number)
     updates, inserts, moves = _counts(workload, random)
     known = len(rows.ts)
@@ -157,7 +157,7 @@ def _make_batch(workload: Workload, rows: _Rows, number: int, path: Path) -> Non
 
 
 def before_rows(workload: Workload, rows: _Rows, keys: np.ndarray, number: int) -> pa.Table:
-    """The rows before a batch's changes, with nulls where a key is new. Their other values are drawn: nobody keeps them."""
+    """The rows before a batch's changes, with nulls where a key is new. Other values are random: they are not compared."""
     known = keys < len(rows.ts)
     old = np.where(known, keys, 0)
     random = _random(workload, 4, number)
@@ -176,7 +176,7 @@ def _counts(workload: Workload, random: np.random.Generator) -> tuple[int, int, 
 
 
 def _pick(workload: Workload, random: np.random.Generator, known: int, count: int) -> np.ndarray:
-    """Numbers of existing keys: different ones, or (zipf) drawn with a weight of 1/rank, often the same."""
+    """Numbers of existing keys: distinct, or (zipf) drawn with weight 1/rank, so that some come several times."""
     if workload.name != "zipf":
         return random.choice(known, count, replace=False)
     ranked = _random(workload, 3).permutation(workload.keys)

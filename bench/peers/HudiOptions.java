@@ -5,7 +5,7 @@ import java.util.List;
 import java.util.TreeSet;
 import java.util.jar.JarFile;
 
-/** Prints the keys of all options that the classes of a jar of Hudi's declare, one a line, with those that are other names. */
+/** Prints the keys of all options that the classes of a Hudi jar declare, one per line, with their alternative names. */
 public final class HudiOptions {
   private HudiOptions() {}
 

@@ -1,7 +1,7 @@
-"""delta-rs as a program: one order, a JSON file that is its only argument. Runs where deltalake and pyarrow are, alone.
+"""delta-rs as a program. Its only argument is an order, a JSON file. It runs in a Python with deltalake and pyarrow only.
 
 ``load`` writes the existing rows, ``stream`` merges file after file, ``rows`` reads key, partition and time of all rows. A
-batch's time is that of reading the file, opening the table and merging; the newest event of a key is merged.
+batch's time is that of reading the file, opening the table and merging. Only the newest event of a key is merged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.json as pj
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, WriterProperties, write_deltalake
 
-_LEVEL = 1  # of zstd; its default, and that of the other writers here
+_LEVEL = 1  # of zstd: its default, also used by the other writers here
 
 
 def properties(order: dict[str, Any]) -> WriterProperties:
@@ -28,7 +28,7 @@ def properties(order: dict[str, Any]) -> WriterProperties:
 
 
 def newest(rows: pa.Table) -> pa.Table:
-    """One row a key, the one with the greatest time: a merge refuses a key that comes twice."""
+    """One row per key, the one with the greatest time: a merge refuses duplicate keys."""
     if pc.count_distinct(rows["id"]).as_py() == rows.num_rows:
         return rows
     rows = rows.append_column("_row", pa.array(range(rows.num_rows), pa.int64())).sort_by([("ts", "ascending")])

@@ -1,7 +1,7 @@
 """The keys of Hudi's own options, by release, read from the classes in its bundles.
 
-``python -m bench.peers.options`` writes ``hudi_keys.tsv`` of the key tables: a key, and the releases that have
-it. HoodieStreamer's own keys are in none of these bundles; those that the job knows are in its key table.
+``python -m bench.peers.options`` writes ``hudi_keys.tsv`` for the key tables: each key with the releases that have it.
+HoodieStreamer's own keys are in none of these bundles. The ones that the job supports are in its key table.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PROGRAM = Path(__file__).resolve().parent / "HudiOptions.java"
 
 
 def keys_of(jar: Path, *more: str) -> list[str]:
-    """The keys that the classes of a jar declare; ``more``: what else is in the class path."""
+    """The keys that the classes of a jar declare. ``more``: further entries of the class path."""
     command = ["java", "-cp", ":".join([str(jar), *more]), str(PROGRAM), str(jar)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     return done.stdout.split()

@@ -1,12 +1,12 @@
-"""Real Hudi on Spark as a program of the peers' Python: one order, a JSON file that is its only argument.
+"""Real Hudi on Spark as a program of the peers' Python. Its only argument is an order, a JSON file.
 
-It stands alone (standard library and pyspark only), as the peers' environment has nothing of this project. What happens
-is appended to the order's ``events`` file, a JSON object a line. Where the table or the checkpoint lies on a store, the
-order's ``jars`` are what Hadoop needs for it, and its ``hadoop`` the settings. Orders (``do``):
+It uses only the standard library and pyspark, because the peers' environment does not have this project. Events are appended
+to the order's ``events`` file, one JSON object per line. If the table or the checkpoint is on a store, the order's ``jars``
+are the ones that Hadoop needs for it, and its ``hadoop`` are the settings. Orders (``do``):
 
-- ``load``: the rows of a Parquet file become a new table, by one bulk_insert
-- ``stream``: every file of a folder is a batch of Structured Streaming into the table
-- ``compact``: the pending compaction of each of some tables, copies of one another: the first warm up the JVM
+- ``load``: write the rows of a Parquet file to a new table, by one bulk_insert
+- ``stream``: write every file of a folder to the table, as a batch of Structured Streaming
+- ``compact``: execute the pending compaction of some tables, which are copies of each other; the first ones warm up the JVM
 - ``count``: rows, distinct keys and the sum of the ordering column of the table's snapshot
 """
 
@@ -62,7 +62,7 @@ def session(order: dict[str, Any]) -> Any:
 
 
 def options(order: dict[str, Any]) -> dict[str, str]:
-    """Hudi's options: the table's, all parallelism the same, no table service in the way, and the order's own."""
+    """Hudi's options: the table's, equal parallelism everywhere, no table services, and those of the order."""
     parallelism = str(order.get("parallelism", PARALLELISM))
     found = {
         "hoodie.table.name": order["name"],
@@ -101,11 +101,11 @@ def load(spark: Any, order: dict[str, Any]) -> None:
 
 
 def stream(spark: Any, order: dict[str, Any]) -> None:
-    """The folder's files in the order of their times, a batch each."""
+    """Stream the folder's files in the order of their times, one batch per file."""
     source = spark.readStream.schema(order["schema"]).option("maxFilesPerTrigger", 1).json(order["batches"])
     writer = source.writeStream.format("hudi").options(**options(order)).outputMode("append")
     writer = writer.option("hoodie.datasource.write.operation", order["operation"]).option("path", order["table"])
-    # A batch that fails is tried again and then ends the query: by default it would be passed over in silence.
+    # A batch that fails is retried and then ends the query: by default it would be skipped silently.
     writer = writer.option("hoodie.datasource.write.streaming.ignore.failed.batch", "false")
     writer = writer.option("checkpointLocation", order.get("checkpoint", f"{order['work']}/checkpoint")).trigger(
         availableNow=True
@@ -134,7 +134,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def compact(spark: Any, order: dict[str, Any]) -> None:
-    """What is planned is carried out, table by table; clock and processor seconds of each."""
+    """Execute the pending compactions, table by table. Elapsed and processor seconds of each."""
     told = ",".join(f"{key}={value}" for key, value in order["options"].items())
     jvm = spark.sparkContext._gateway.proc.pid  # noqa: SLF001
     for table in order["tables"]:
@@ -145,7 +145,7 @@ def compact(spark: Any, order: dict[str, Any]) -> None:
 
 
 def count(spark: Any, order: dict[str, Any]) -> None:
-    """What the snapshot holds, by Hudi's own reader."""
+    """Count the snapshot's rows with Hudi's own reader."""
     from pyspark.sql import functions as f
 
     rows = spark.read.format("hudi").option("hoodie.metadata.enable", "false").load(order["table"])
@@ -154,7 +154,7 @@ def count(spark: Any, order: dict[str, Any]) -> None:
 
 
 def tell(order: dict[str, Any], **what: Any) -> None:
-    """A line of the events file."""
+    """Append a line to the events file."""
     with open(order["events"], "a", encoding="utf-8") as f:
         f.write(json.dumps(what | {"at": time.time()}) + "\n")
 

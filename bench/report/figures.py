@@ -1,4 +1,4 @@
-"""What the JSON lines say, as values for tables and plots: medians over runs, ratios taken within a run, what went wrong."""
+"""The values in the JSON lines for tables and plots: medians over runs, ratios within a run, failures."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Spread:
 class Standing:
     """One writer in one situation.
 
-    ``ratio``: ours is so many times as fast, taken in each run; None for ours, but where it keeps a metadata table or
-    compacts as it goes: then it is held against itself without.
+    ``ratio``: how many times as fast this writer is as the peer, taken in each run. None for this writer itself, except
+    with a metadata table or services: then it is compared with itself without them.
     """
 
     writer: str
@@ -53,7 +53,7 @@ class Standing:
 
     @property
     def rows(self) -> str:
-        """What became of the rows, in a word."""
+        """The result of the check of the rows, in a word."""
         if self.right is False:
             return "WRONG"
         if self.failed:
@@ -63,7 +63,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Situation:
-    """A workload on a table of one type with K keys, in batches of N, and how the writers stood in it."""
+    """A workload on a table of one type with K keys, in batches of N, and the results of the writers."""
 
     workload: str
     table_type: str
@@ -75,7 +75,7 @@ class Situation:
 
     @property
     def title(self) -> str:
-        """For headings."""
+        """Title for headings."""
         return f"{self.workload}, {type_name(self.table_type)}, K = {short(self.keys)}, N = {short(self.records)}"
 
 
@@ -98,7 +98,7 @@ def of_kind(lines: Iterable[Line], kind: str) -> list[Line]:
 
 
 def grouped(lines: Iterable[Line], key: Callable[[Line], Hashable]) -> dict[Any, list[Line]]:
-    """Lines by a key, in the order in which keys come first."""
+    """Lines by a key, in the order of each key's first line."""
     found: dict[Any, list[Line]] = {}
     for line in lines:
         found.setdefault(key(line), []).append(line)
@@ -111,7 +111,7 @@ def writer_name(line: Line) -> str:
 
 
 def situations(lines: Sequence[Line]) -> list[Situation]:
-    """All situations that a case, finished or failed, was meant for."""
+    """All situations of the finished and the failed cases."""
     cases = [line for line in _with_sitting(lines) if line["kind"] in ("case", "failed")]
     batches = grouped(of_kind(lines, "batch"), _situation)
     found = []
@@ -131,7 +131,7 @@ def situations(lines: Sequence[Line]) -> list[Situation]:
 
 
 def _with_sitting(lines: Iterable[Line]) -> Iterator[Line]:
-    """Lines that tell their sitting, which begins with its machine: runs of two of them may have one number."""
+    """Lines with their session, which begins with a machine line: two sessions may have the same run number."""
     sitting = 0
     for line in lines:
         sitting += line["kind"] == "machine"
@@ -143,7 +143,7 @@ def _situation(line: Line) -> tuple[Any, ...]:
 
 
 def _measured(batch: Line) -> bool:
-    """Whether a batch comes after the warm-up."""
+    """Whether a batch is after the warm-up."""
     return bool(batch["batch"] >= (5 if batch.get("records") == 1 else 2))
 
 
@@ -157,7 +157,7 @@ def _standing(name: str, cases: Sequence[Line], ours: Mapping[str, Sequence[Line
     done = [c for c in cases if c["kind"] == "case"]
     mine = cases[0].get("writer") == OURS
     rights = [c.get("right") for c in done]
-    problems = [f"run {c.get('run')} failed: {c.get('reason') or 'no reason told'}" for c in cases if c not in done]
+    problems = [f"run {c.get('run')} failed: {c.get('reason') or 'no reason recorded'}" for c in cases if c not in done]
     problems += [
         f"run {c.get('run')}: rows are wrong: {c.get('wrong') or '?'}" for c in done if c.get("right") is False
     ]
@@ -180,9 +180,9 @@ def _standing(name: str, cases: Sequence[Line], ours: Mapping[str, Sequence[Line
 
 
 def _ratio(name: str, peer: Sequence[Line], ours: Mapping[str, Sequence[Line]]) -> Spread | None:
-    """A bucketed peer is compared with our bucketed writer where there is one, all others with the state index.
+    """A bucketed peer is compared with our bucketed writer if there is one, all others with the state index.
 
-    A peer with a metadata table, or with services, is compared with ours that has them, too.
+    A peer with a metadata table, or with services, is compared with our writer with the same.
     """
     if name in ours:
         own = ours.get(name.removesuffix(_SERVICES) if name.endswith(_SERVICES) else name.removesuffix(_METADATA), [])
@@ -218,7 +218,7 @@ def phases(lines: Sequence[Line], *, one_row: bool) -> dict[str, dict[str, float
 
 
 def latency_steps(lines: Sequence[Line]) -> dict[str, tuple[dict[str, Spread], Spread]]:
-    """Spreads over the batches of one row of each step's seconds, and of the whole batch's, by table."""
+    """Spreads of each step's seconds over the batches of one row, and of the whole batch's, by table."""
     found = {}
     mine = [line for line in of_kind(lines, "latency") if line.get("steps")]
     for (table_type, keys), batches in grouped(mine, lambda b: (b.get("table_type"), b.get("keys"))).items():
@@ -231,7 +231,7 @@ def latency_steps(lines: Sequence[Line]) -> dict[str, tuple[dict[str, Spread], S
 
 
 def spreads(lines: Iterable[Line], key: Sequence[str], value: str) -> dict[tuple[Any, ...], Spread]:
-    """Spread of a value by some of the lines' members."""
+    """Spread of a value, by some members of the lines."""
     found = {}
     for group, mine in grouped(lines, lambda line: tuple(line.get(name) for name in key)).items():
         spread = Spread.of(line.get(value) for line in mine)
@@ -241,7 +241,7 @@ def spreads(lines: Iterable[Line], key: Sequence[str], value: str) -> dict[tuple
 
 
 def problems(lines: Sequence[Line], found: Sequence[Situation]) -> list[str]:
-    """Everything that failed or is wrong, in sentences."""
+    """All failures and wrong results, as sentences."""
     out = [f"{s.title}: {w.writer}: {p}" for s in found for w in s.standings for p in w.problems]
     for table_type, keys in dict.fromkeys(
         (line.get("table_type"), line.get("keys")) for line in of_kind(lines, "latency") if line.get("right") is False

@@ -1,7 +1,7 @@
 """One HTML page from the JSON lines of the benchmarks: no network, no script, light and dark.
 
-`python -m bench.report.page out/bench/results.jsonl`. It knows the kinds ``machine``, ``case``, ``failed``, ``batch``,
-``tag``, ``limit``, ``soak`` and ``driver``; any other is shown as a table of its members.
+`python -m bench.report.page out/bench/results.jsonl`. Known kinds are ``machine``, ``case``, ``failed``, ``batch``, ``tag``,
+``limit``, ``soak`` and ``driver``. Any other kind is shown as a table of its members.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TEMPLATE = "page.html.j2"
 
 
 def write_report(jsonl: Path, html: Path) -> None:
-    """Write the page of a file of JSON lines; ValueError names a line that is none."""
+    """Write the page for a file of JSON lines. ValueError names an invalid line."""
     lines = read_lines(jsonl)
     html.parent.mkdir(parents=True, exist_ok=True)
     hidden = html.with_name(f".{html.name}.tmp")
@@ -31,7 +31,7 @@ def write_report(jsonl: Path, html: Path) -> None:
 
 
 def render(lines: Sequence[Line]) -> str:
-    """The page's text. Everything that comes from the lines is escaped."""
+    """The page's text. Everything from the lines is escaped."""
     loader = FileSystemLoader(Path(__file__).parent)
     env = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     filters: dict[str, Callable[..., object]] = {
@@ -56,7 +56,7 @@ def render(lines: Sequence[Line]) -> str:
 
 
 def number(value: Any) -> str:
-    """Digits in groups, three that count for small ones; a dash for nothing."""
+    """Digits in groups, three significant ones for small numbers; a dash for no value."""
     if value is None:
         return "–"
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -65,7 +65,7 @@ def number(value: Any) -> str:
 
 
 def spread(value: Spread | None, how: str = "number") -> Markup:
-    """The median, and small behind it the least and greatest of several runs."""
+    """The median, and after it in small type the least and greatest of several runs."""
     shown = {"number": number, "seconds": seconds, "times": times, "mib": mib}[how]
     if value is None:
         return Markup("–")
@@ -76,7 +76,7 @@ def spread(value: Spread | None, how: str = "number") -> Markup:
 
 
 def seconds(value: float | None) -> str:
-    """Seconds, in ms below one."""
+    """Seconds, in ms if below one."""
     if value is None:
         return "–"
     return f"{value * 1000:.3g} ms" if value < 1 else f"{value:.3g} s" if value < 100 else f"{value:,.0f} s"
@@ -95,10 +95,10 @@ def times(value: float | None) -> str:
 
 
 def main() -> None:
-    """Write the page beside the figures."""
+    """Write the page next to the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("figures", type=Path)
-    parser.add_argument("page", type=Path, nargs="?", help="default: report.html beside the figures")
+    parser.add_argument("page", type=Path, nargs="?", help="default: report.html next to the figures")
     args = parser.parse_args()
     page = args.page or args.figures.with_name("report.html")
     write_report(args.figures, page)

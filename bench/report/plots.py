@@ -1,4 +1,4 @@
-"""Plots as SVG that goes into the page: no background, text and axes in the colour of the page's text."""
+"""Plots as SVG for the page: no background, text and axes in the colour of the page's text."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from bench.report.figures import Spread, short
 
-_INK = "#123457"  # a colour of its own, put in the page's hands afterwards
-# The same colour in every plot; all readable on white and on near black.
+_INK = "#123457"  # a unique colour, which is replaced by the page's colour afterwards
+# The same colours in every plot. All are readable on white and on near black.
 _WRITERS = {
     "tagstream STATE": "#e8590c",
     "tagstream BUCKET": "#f08c00",
@@ -45,8 +45,8 @@ _COLOURS = (
 )
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
-    "svg.hashsalt": "tagstream",  # else every run gives other ids
-    "text.parse_math": False,  # a name from the figures is no formula
+    "svg.hashsalt": "tagstream",  # otherwise every run gives other ids
+    "text.parse_math": False,  # a name from the figures is not a formula
     "font.family": "sans-serif",
     "font.size": 10,
     "axes.spines.top": False,
@@ -67,12 +67,12 @@ Series = Mapping[str, Mapping[float, float]]
 
 
 def colour_of(name: str, number: int) -> str:
-    """A writer's own, or the next of the others."""
+    """A writer's own colour, or the next of the other colours."""
     return _WRITERS.get(name, _COLOURS[number % len(_COLOURS)])
 
 
 def bars(values: Mapping[str, Spread], unit: str) -> str:
-    """A horizontal bar a name, the longest on top, with a line from least to greatest."""
+    """A horizontal bar per name, the longest on top, with a line from least to greatest."""
     names = sorted(values, key=lambda n: values[n].median)
     with mpl.rc_context(_STYLE):
         figure, axes = _new(0.38 * len(names) + 0.8)
@@ -104,7 +104,7 @@ def lines(
     markers: bool = True,
     whole: bool = False,
 ) -> str:
-    """A line a name. ``whole``: there is nothing between two whole numbers across."""
+    """A line per name. ``whole``: the x axis has only whole numbers."""
     with mpl.rc_context(_STYLE):
         figure, axes = _new(3.4)
         for number, (name, points) in enumerate(sorted(series.items())):
@@ -133,7 +133,7 @@ def lines(
 
 
 def stacked(parts: Mapping[str, Mapping[str, float]], unit: str) -> str:
-    """A horizontal bar a name, cut into its parts."""
+    """A horizontal bar per name, divided into its parts."""
     names = list(reversed(list(parts)))
     kinds = list(dict.fromkeys(kind for each in parts.values() for kind in each))
     with mpl.rc_context(_STYLE):
@@ -151,7 +151,7 @@ def stacked(parts: Mapping[str, Mapping[str, float]], unit: str) -> str:
 
 
 def waterfall(steps: Mapping[str, float], unit: str) -> str:
-    """A bar a step from the top down, each beginning where the one before ended."""
+    """A bar per step from the top down. Each begins where the one before ended."""
     names = list(reversed(list(steps)))
     ends = list(accumulate(steps.values()))
     with mpl.rc_context(_STYLE):
@@ -169,7 +169,7 @@ def waterfall(steps: Mapping[str, float], unit: str) -> str:
 
 
 def dots(values: Mapping[str, Sequence[float]], unit: str) -> str:
-    """Every value as a dot in its name's row, the median as a stroke; on a logarithmic axis."""
+    """Every value as a dot in its name's row, the median as a stroke, on a logarithmic axis."""
     names = sorted(values, key=lambda n: -sorted(values[n])[len(values[n]) // 2])
     with mpl.rc_context(_STYLE):
         figure, axes = _new(0.42 * len(names) + 0.9)
@@ -217,7 +217,7 @@ def _tick(value: float, _: object = None) -> str:
 
 
 def _svg(figure: Figure) -> str:
-    """The figure's SVG element, its ids its own, as wide as its place."""
+    """The figure's SVG element, with unique ids, as wide as its container."""
     out = io.StringIO()
     figure.savefig(
         out, format="svg", transparent=True, metadata={"Date": None, "Creator": None, "Format": None, "Type": None}
@@ -226,7 +226,7 @@ def _svg(figure: Figure) -> str:
     text = out.getvalue()
     text = text[text.index("<svg") :]
     prefix = f"plot{next(_numbers)}-"
-    text = re.sub(r"<style.*?</style>", "", text, count=1, flags=re.DOTALL)  # it would hold for the whole page
+    text = re.sub(r"<style.*?</style>", "", text, count=1, flags=re.DOTALL)  # it would apply to the whole page
     text = re.sub(r"font-family: [^;]*;", "", text)
     text = re.sub(r'\bid="', f'id="{prefix}', text)
     text = re.sub(r'(xlink:href="|url\()#', rf"\g<1>#{prefix}", text)

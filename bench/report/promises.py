@@ -1,13 +1,13 @@
-"""What each writer of a comparison promises beside its speed: figures without it would compare unlike things.
+"""What each writer of a comparison guarantees besides speed. Without it the figures would compare different things.
 
-Seen with the versions that the comparison runs: Hudi 0.14.0 on Flink, Hudi 1.2.0 on Spark, Paimon 1.3.1, delta-rs 1.6.6.
+By the versions in the comparison: Hudi 0.14.0 on Flink, Hudi 1.2.0 on Spark, Paimon 1.3.1, delta-rs 1.6.6.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-# By engine: order of a key's events, an event that comes late, a restart, and who pays later.
+# By engine: order of a key's events, late events, restarts, deferred work.
 PROMISES: dict[str, tuple[str, str, str, str]] = {
     "tagstream": (
         "the ordering field, over all partitions",
@@ -18,12 +18,12 @@ PROMISES: dict[str, tuple[str, str, str, str]] = {
     "hudi-flink": (
         "the ordering field, within a partition; its index follows arrival",
         "one of another partition moves the row back",
-        "exactly once; a new job reads all keys of the table, and takes a key of a moved row at both its places",
+        "exactly once; a new job reads all keys of the table, and finds the key of a moved row at both locations",
         "readers merge logs until a compaction",
     ),
     "hudi-spark": (
         "the ordering field",
-        "loses against the row that is there",
+        "is discarded in favour of the existing row",
         "exactly once by the batch's number; the index is the table's own",
         "readers merge logs until a compaction; files are read for the index",
     ),
@@ -35,14 +35,14 @@ PROMISES: dict[str, tuple[str, str, str, str]] = {
     ),
     "delta-rs": (
         "within a batch by the caller, else arrival",
-        "replaces the newer row, unless the caller's condition keeps it from that; not after a delete",
-        "the caller's: there are no offsets and no stream",
-        "the writer: a batch writes every file anew that holds one of its keys",
+        "replaces the newer row, unless the caller's condition prevents it; not after a delete",
+        "by the caller: there are no offsets and no stream",
+        "the writer: a batch rewrites every file that has one of its keys",
     ),
 }
-COLUMNS = ("writer", "what orders a key's events", "an event that comes late", "a restart", "what is put off")
+COLUMNS = ("writer", "what orders a key's events", "a late event", "a restart", "what is deferred")
 
 
 def promises(engines: Iterable[str]) -> tuple[tuple[str, ...], ...]:
-    """A row for each engine that there is one of."""
+    """A row for each known engine."""
     return tuple((name, *PROMISES[name]) for name in PROMISES if name in set(engines))

@@ -1,4 +1,4 @@
-"""The parts of the page: what stands on top, which plots, which tables."""
+"""The parts of the page: the cards, the plots, the tables."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Plot:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts and spreads; ``how`` names each column's form."""
+    """Rows of strings and spreads; ``how`` names each column's format."""
 
     title: str
     note: str
@@ -65,7 +65,7 @@ class Table:
 
 
 def cards(found: Sequence[Situation]) -> list[Card]:
-    """Ours against the best of each engine, in the situation with most keys, by workload and table type."""
+    """Our writer compared with the best of each engine, in the situation with most keys, by workload and table type."""
     out = []
     largest: dict[tuple[str, str], Situation] = {}
     for s in sorted(found, key=lambda s: s.keys):
@@ -79,7 +79,7 @@ def cards(found: Sequence[Situation]) -> list[Card]:
 
 
 def plots(lines: Sequence[Line], found: Sequence[Situation]) -> list[Plot]:
-    """All plots that there are figures for."""
+    """All plots with figures."""
     makers: tuple[Callable[[], Iterator[Plot]], ...] = (
         lambda: _speeds(found),
         lambda: _by_batch(found),
@@ -173,7 +173,7 @@ def _tag(lines: Sequence[Line]) -> Iterator[Plot]:
             series.setdefault(str(name), {})[keys] = s.median
     if series:
         yield _plot("The tag step and the look-up below it", "one core, by existing keys",
-                    "median of the runs; the distance between the lines is what deciding and recording cost",
+                    "median of the runs; the distance between the lines is the cost of deciding and recording",
                     draw.lines(series, "existing keys", "a second", log_x=True))  # fmt: skip
 
 
@@ -183,14 +183,14 @@ def _soak(lines: Sequence[Line]) -> Iterator[Plot]:
         title = f"run {run}, {short(round(rate or 0))} records/s"
         minutes = [s["at"] / 60 for s in mine]
         lag = {"records behind": dict(zip(minutes, (s["lag"] for s in mine), strict=True))}
-        yield _plot("A steady stream from Kafka", f"Lag: {title}", "records of the topic that no commit holds yet",
+        yield _plot("A steady stream from Kafka", f"Lag: {title}", "records of the topic without a commit yet",
                     draw.lines(lag, "minutes", "records", markers=False))  # fmt: skip
         memory = {
             kind: dict(zip(minutes, (s["mib"][kind] for s in mine), strict=True))
             for kind in _SOAK_KINDS
             if all(kind in s["mib"] for s in mine)
         }
-        yield _plot("A steady stream from Kafka", f"Memory: {title}", "resident; what the workers share counts once",
+        yield _plot("A steady stream from Kafka", f"Memory: {title}", "resident; pages that workers share count once",
                     draw.lines(memory, "minutes", "MiB", markers=False))  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def _driver(lines: Sequence[Line]) -> Iterator[Plot]:
             "a batch that touches the same number of them",
         ),
         ("batch", "touched", "file_groups", "by file groups that a batch touches", "the same table"),
-        ("batch", "instants", "file_groups", "by commits on the timeline", "which nothing archives yet"),
+        ("batch", "instants", "file_groups", "by commits on the timeline", "which are not archived yet"),
         ("start", "file_groups", "key_groups", "at a start", "once, not in every batch"),
     ):
         mine = [line for line in found if line.get("when") == when and line.get(across) is not None]
@@ -222,7 +222,7 @@ def _driver(lines: Sequence[Line]) -> Iterator[Plot]:
 
 
 def _one_size(lines: Sequence[Line], across: str, fixed: str) -> list[Line]:
-    """Lines that differ in ``across`` only: the other sizes are those that most of its values were measured with."""
+    """Lines that differ only in ``across``: the other sizes are those with which most of its values were measured."""
     others = [n for n in ("file_groups", "touched", "key_groups", "instants") if n != across]
     found = grouped(lines, lambda line: tuple(line.get(n) for n in others))
     if not found:
@@ -234,17 +234,17 @@ def _one_size(lines: Sequence[Line], across: str, fixed: str) -> list[Line]:
 
 
 def tables(lines: Sequence[Line]) -> list[Table]:
-    """What the writers promise, limits, soak, driver; then every kind that has no form of its own."""
+    """What the writers guarantee, limits, soak, driver; then every kind without its own form."""
     out = []
     engines = {line["writer"] for line in (*of_kind(lines, "case"), *of_kind(lines, "failed"))}
     if rows_of_promises := promises(engines):
-        note = "what is to be had for these figures; seen with the versions above"
-        out.append(Table("What each writer promises", note, COLUMNS, rows_of_promises, ("text",) * len(COLUMNS)))
+        note = "the conditions of these figures, with the versions above"
+        out.append(Table("What each writer guarantees", note, COLUMNS, rows_of_promises, ("text",) * len(COLUMNS)))
     found = of_kind(lines, "limit")
     if found:
         of = ("limit", "keys", "unit", "note")
         limits = [(k[0], k[1], s, k[2], s.runs, k[3]) for k, s in spreads(found, of, "per_second").items()]
-        out.append(Table("Physical limits", "what this machine does at most, without a writer",
+        out.append(Table("Physical limits", "the limits of this machine, without a writer",
                          ("limit", "existing keys", "a second", "unit", "runs", "of"), tuple(limits),
                          ("text", "number", "spread", "text", "number", "text")))  # fmt: skip
     for title, (steps, whole) in latency_steps(lines).items():
@@ -261,7 +261,7 @@ def tables(lines: Sequence[Line]) -> list[Table]:
             (*k, s, sizes[k].median if k in sizes else None, s.runs) for k, s in spreads(found, keys, "seconds").items()
         ]
         columns = ("when", "step", "file groups", "touched", "small", "key groups", "commits", "time", "bytes", "runs")
-        note = "no Spark; what each step of a start, a batch, a task or a rollback costs"
+        note = "no Spark; the cost of each step of a start, a batch, a task or a rollback"
         how = ("text", "text", *["number"] * 5, "spread seconds", "number", "number")
         out.append(Table("The driver's steps, simulated", note, columns, tuple(rows), how))
     for kind, mine in grouped(lines, lambda line: line["kind"]).items():
@@ -290,7 +290,7 @@ def _soak_table(lines: Sequence[Line]) -> list[Table]:
 
 
 def _any_table(kind: str, lines: Sequence[Line]) -> Table:
-    """Members with fractions are what was measured, the others tell what of; a row for each of these, over the runs."""
+    """Members with fractions are measured values, the others identify them. A row for each of these, over the runs."""
     flat = [_flat(line) for line in lines]
     names = list(dict.fromkeys(n for line in flat for n in line if n not in ("kind", "run", "batch")))
     measured = [n for n in names if any(isinstance(line.get(n), float) for line in flat)]
@@ -301,11 +301,11 @@ def _any_table(kind: str, lines: Sequence[Line]) -> Table:
         rows.append((*first, *(Spread.of(_number(line.get(n)) for line in mine) for n in measured), len(mine)))
     columns = (*(n.replace("_", " ") for n in (*of, *measured)), "lines")
     how = ("number",) * len(of) + ("spread",) * len(measured) + ("number",)
-    return Table(kind, "the median of the lines, behind it the least and the greatest", columns, tuple(rows), how)
+    return Table(kind, "the median of the lines, and after it the least and the greatest", columns, tuple(rows), how)
 
 
 def _flat(line: Line) -> dict[str, Any]:
-    """Members of members beside the others."""
+    """The line with the members of its members."""
     found: dict[str, Any] = {}
     for name, value in line.items():
         if isinstance(value, dict):

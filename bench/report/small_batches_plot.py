@@ -1,4 +1,4 @@
-"""What became of a table and its job over many small batches, as a picture."""
+"""Plot of a table and its job over many small batches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Seen = tuple[Sequence[float], Sequence[Mapping[str, Any]], Sequence[tuple[int, f
 
 
 def plot(runs: Mapping[str, Seen], path: Path) -> None:
-    """A row for each figure, a line for each table: seconds of each batch, samples by batch, seconds of starts by batch."""
+    """A row per figure, a line per table: seconds of each batch, samples by batch, seconds of starts by batch."""
     figure, axes = plt.subplots(2 + len(_LOOKS), 1, figsize=(9, 13), sharex=True)
     for name, (seconds, samples, starts) in runs.items():
         window = min(_SMOOTHED, len(seconds))

@@ -1,1 +1,1 @@
-"""The writers that are compared: each runs in processes of its own, and says in JSON lines what it did."""
+"""The writers of a comparison. Each runs in separate processes and reports its events as JSON lines."""

@@ -1,4 +1,4 @@
-"""One writer on one workload: what it is to do, what it said, and the figures of it."""
+"""One writer on one workload: its order, its events, and its figures."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ INDEXES: dict[str, tuple[str, ...]] = {
 }
 TABLE_TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
 WITH_METADATA, WITH_SERVICES = "+metadata", "+services"
-OLD_VERSION = 6  # the newest that Hudi's Flink writer here knows
+OLD_VERSION = 6  # the newest that Hudi's Flink writer here supports
 BUCKETS = 4  # of a partition
 WARM_UP, WARM_UP_ONE_ROW = 2, 5
 
 
 class BenchError(Exception):
-    """A case could not be measured; the text says why and where its log is."""
+    """A case could not be measured. The text says why and where its log is."""
 
 
 @dataclass(frozen=True)
 class Writer:
-    """An engine and its index (`bulk_insert`: Hudi's operation, which looks nothing up).
+    """An engine and its index (`bulk_insert`: Hudi's operation without a lookup).
 
-    `metadata`: its table has a metadata table with the listing, statistics of columns and a record index. `services`: it
-    compacts and cleans the table as it goes, and the figure is of all batches, those that wait for it among them.
+    `metadata`: its table has a metadata table with the listing, column statistics and a record index. `services`: it
+    compacts and cleans the table meanwhile, and the figure includes all batches, also those that wait for a service.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Writer:
 
     @classmethod
     def parse(cls, text: str) -> Writer:
-        """From ``engine:INDEX``, ``+metadata`` and then ``+services`` behind it; ValueError for what there is none of."""
+        """Parse ``engine:INDEX``, optionally with ``+metadata`` and then ``+services``; ValueError for an unknown writer."""
         name, _, rest = text.partition(":")
         services = rest.endswith(WITH_SERVICES)
         metadata = rest.removesuffix(WITH_SERVICES).endswith(WITH_METADATA)
@@ -65,11 +65,11 @@ class Writer:
 
     @property
     def called(self) -> str:
-        """The index in reports."""
+        """Name of the index in reports."""
         return self.index + WITH_METADATA * self.metadata + WITH_SERVICES * self.services
 
     def version(self, asked: int) -> int:
-        """The version of its tables where ``asked`` is that of all."""
+        """The version of its tables, when ``asked`` is the version for all writers."""
         return OLD_VERSION if self.name == HUDI_FLINK else asked
 
     @property
@@ -83,7 +83,7 @@ class Writer:
         return {PAIMON: "paimon", DELTA_RS: "delta"}.get(self.name, "hudi")
 
     def why_not(self, workload: str) -> str | None:
-        """Why the writer cannot lead to the workload's rows; None when it can."""
+        """The reason why the writer cannot give the workload's rows; None when it can."""
         if workload == "debezium" and self.name not in (TAGSTREAM, HUDI_FLINK):
             return "its program here reads plain JSON"
         if self.index == "bulk_insert" and workload != "insert":
@@ -95,7 +95,7 @@ class Writer:
 
 @dataclass(frozen=True)
 class Case:
-    """`base` is copied to become the table; everything of the case is in `place`."""
+    """`base` is copied to become the table. All files of the case are in `place`."""
 
     run: int
     workload: Workload
@@ -128,12 +128,12 @@ class Case:
 
     @property
     def events(self) -> Path:
-        """Where the writer says what it does, a JSON object a line."""
+        """The writer's event file, one JSON object per line."""
         return self.place / "events.jsonl"
 
 
 def read_events(path: Path) -> list[dict[str, Any]]:
-    """What a writer said; a last line that a killed one cut off is left out."""
+    """The events of a writer. An incomplete last line of a killed writer is left out."""
     if not path.exists():
         return []
     found: list[dict[str, Any]] = []
@@ -155,9 +155,10 @@ def batch_lines(case: Case, events: Sequence[dict[str, Any]]) -> list[dict[str, 
 
 
 def speed(case: Case, batches: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Median and best of the batches after the warm-up (of all, when there are no more).
+    """Median and best of the batches after the warm-up (of all, if there are no others).
 
-    Records/s are the median's; with services those of all these batches together, since some of them wait for a service.
+    Records/s are those of the median. With services they are those of all these batches together, because some of them wait
+    for a service.
     """
     warm_up = WARM_UP_ONE_ROW if case.workload.records == 1 else WARM_UP
     seconds = [b["seconds"] for b in batches]

@@ -1,4 +1,4 @@
-"""The commands of the writers' programs, each of which takes an order."""
+"""The commands of the writers' programs. Each takes an order as its argument."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def command(writer: Writer, order: Path) -> list[str]:
 
 
 def java(peer: home.FlinkPeer, order: Path, program: str | None = None) -> list[str]:
-    """The command of a peer's program on Flink: the one that writes, or another one."""
+    """The command of a peer's program on Flink: the writing one, or `program`."""
     class_path = os.pathsep.join(map(str, home.flink_class_path(peer)))
     return [*_JAVA, "-cp", class_path, program or peer.main, str(order)]
 
 
 def environment(writer: Writer) -> dict[str, str]:
-    """This process's environment without what would lead another Spark astray."""
+    """This process's environment without variables that would mislead another Spark."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("SPARK_", "PYSPARK_", "PYTHON"))}
     if writer.name == TAGSTREAM:
         env["PYTHONPATH"] = str(home.PROJECT)

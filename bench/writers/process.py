@@ -1,4 +1,4 @@
-"""A process and all it starts, run to its end: its memory watched, its time limited, nothing of it left behind."""
+"""Runs a process and its children to their end, with limited time, and measures their memory. None of them is left."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from bench.writers.case import BenchError
 from tests.support.process import session_members
 
 _LOOK_S = 1.0
-_TAIL = 2000  # bytes of a log that are looked through for a reason
+_TAIL = 2000  # bytes of a log in which an error is searched for
 
 
 @dataclass
 class Peak:
-    """The greatest memory that all JVMs, and all Python processes, had together, in MiB.
+    """The peak memory of all JVMs together, and of all Python processes together, in MiB.
 
-    Pages that several processes share (Python workers are forks of one) count once.
+    Pages that several processes share (Python workers are forks of one process) count once.
     """
 
     jvm: float = 0.0
@@ -32,7 +32,7 @@ class Peak:
 
 
 def _look(session: int, peak: Peak) -> None:
-    """Count what is there."""
+    """Take a sample of the memory."""
     jvm = python = 0
     for pid in session_members(session):
         with contextlib.suppress(psutil.Error):
@@ -46,7 +46,7 @@ def _look(session: int, peak: Peak) -> None:
 
 
 def _end(session: int) -> None:
-    """Kill what still runs. All are in one session, also those that have made a process group of their own."""
+    """Kill the running processes. All are in one session, also those with their own process group."""
     while members := session_members(session):
         for pid in members:
             with contextlib.suppress(ProcessLookupError):
@@ -57,7 +57,7 @@ def _end(session: int) -> None:
 def run_process(command: Sequence[str], env: Mapping[str, str], log: Path, timeout_s: float) -> Peak:
     """Run the command with its output in `log`. BenchError when it fails or takes longer than `timeout_s`.
 
-    However this ends, by Ctrl-C too, none of its processes is left.
+    However this ends, also by Ctrl-C, none of its processes is left.
     """
     peak = Peak()
     limit = time.monotonic() + timeout_s
@@ -83,7 +83,7 @@ def run_process(command: Sequence[str], env: Mapping[str, str], log: Path, timeo
 
 
 def reason(log: Path) -> str:
-    """The last line of a log that names an error; a cause in a Java trace before what Python says of a JVM that is gone."""
+    """The last line of a log that names an error; a cause in a Java trace before Python's error about an ended JVM."""
     with log.open("rb") as f:
         f.seek(max(0, log.stat().st_size - _TAIL * 20))
         lines = f.read().decode("utf-8", "replace").splitlines()

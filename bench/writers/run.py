@@ -1,4 +1,4 @@
-"""A case from a copy of its base table to its lines: the writer's process, its order, the check of the rows."""
+"""Runs a case, from a copy of its base table to its lines: the writer's process, its order, the check of the rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from bench.writers.verdict import judge
 
 TABLE_NAME = "bench"
 HUDI = "1.2.0"
-# Hudi's names, which this project has, too. Four file groups of the record index, as in the cases of that index.
+# Hudi's names, which this project also uses. Four file groups of the record index, as in the cases of that index.
 METADATA_OPTIONS = {
     "hoodie.metadata.enable": "true",
     "hoodie.metadata.index.column.stats.enable": "true",
@@ -39,7 +39,7 @@ METADATA_OPTIONS = {
     "hoodie.metadata.record.index.max.filegroup.count": "4",
 }
 COMPACT_EVERY = 5  # delta commits
-# By engine: with its services on, at Hudi's own numbers, and off. What is archived is beyond the batches of a case.
+# By engine: options with services on, with Hudi's own defaults, and off. A case has too few batches for archiving.
 _SERVICES = {
     TAGSTREAM: {"hoodie.compact.inline.max.delta.commits": str(COMPACT_EVERY)},
     HUDI_SPARK: {
@@ -62,7 +62,7 @@ _NO_SERVICES = {
         "hoodie.archive.automatic": "false",
     },
 }
-# What a user sets for the most records a second, by Paimon's documentation: compaction by another job, or behind the writes.
+# Options for the most records per second, by Paimon's documentation: compaction by another job, or after the writes.
 _PAIMON_OPTIONS = {
     "WRITE_ONLY": {"write-only": "true"},
     "COMPACTING": {"num-sorted-run.stop-trigger": "2147483647", "sort-spill-threshold": "10"},
@@ -104,15 +104,15 @@ def run_writer(case: Case, order: dict[str, Any], timeout_s: float) -> Peak:
 
 
 def prepare(case: Case) -> None:
-    """The case's folder, empty but for a copy of the base table."""
+    """Make the case's folder, empty except for a copy of the base table."""
     shutil.rmtree(case.place, ignore_errors=True)
     case.place.mkdir(parents=True)
     shutil.copytree(case.base, case.table)
-    os.sync()  # the copy is not to be written out while the writer is measured
+    os.sync()  # so that the copy is not written out while the writer is measured
 
 
 def order_of(case: Case) -> dict[str, Any]:
-    """What the writer's program is told."""
+    """The order for the writer's program."""
     kinds = columns_of(case.folder)
     order: dict[str, Any] = {
         "table": str(case.table),
@@ -145,21 +145,21 @@ def columns_of(folder: Path) -> dict[str, str]:
 
 
 def writer_options(case: Case) -> dict[str, str]:
-    """The index's options, and what else makes the writer fast."""
+    """The index's options, and options that make the writer fast."""
     if case.writer.name == PAIMON:
         return _PAIMON_OPTIONS[case.writer.index]
     found = index_options(case.writer) | (_SERVICES if case.writer.services else _NO_SERVICES).get(case.writer.name, {})
     if case.writer.name == TAGSTREAM and case.workload.format != "json":
         found["tagstream.source.format"] = case.workload.format
     if case.writer.name == HUDI_SPARK and case.table_type == "MERGE_ON_READ" and not case.writer.bucketed:
-        # With its default Hudi puts new keys into base files that are small, and rewrites nearly all of the table's for
-        # it in every batch; so they get files of their own, and updates go to logs alone.
+        # By default Hudi writes new keys to small base files, and so rewrites nearly the whole table in every batch. With
+        # this option new keys get new files, and only updates go to logs.
         found["hoodie.parquet.small.file.limit"] = "0"
     return found
 
 
 def codec_option(writer: Writer, codec: str) -> dict[str, str]:
-    """What makes the writer compress Parquet pages so."""
+    """The writer's option for the codec of Parquet pages."""
     return {{"paimon": "file.compression", "delta": "compression"}.get(
         writer.table_format, "hoodie.parquet.compression.codec"): codec}  # fmt: skip
 
@@ -182,5 +182,5 @@ def index_options(writer: Writer) -> dict[str, str]:
 
 
 def size_of(folder: Path) -> int:
-    """Bytes of all files under a folder but Hadoop's checksums."""
+    """Bytes of all files under a folder, except Hadoop's checksums."""
     return sum(f.stat().st_size for f in folder.rglob("*") if f.is_file() and f.suffix != ".crc")

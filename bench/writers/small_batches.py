@@ -1,4 +1,4 @@
-"""A job that streams many small batches into one table, looked at while it runs: what `bench.small_batches` measures."""
+"""A job that streams many small batches into one table, and samples of it: the measurements of `bench.small_batches`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EVERY_S = 2.0
 
 @dataclass
 class SmallBatches:
-    """A table of one type: its folders, its events and what was seen. ``args``: those of the program."""
+    """A table of one type: its folders, its events and its samples. ``args``: those of the program."""
 
     args: argparse.Namespace
     folder: Path
@@ -51,7 +51,7 @@ class SmallBatches:
         return self.folder / "table"
 
     def write_input(self) -> list[Path]:
-        """All files that the job will read, in a folder beside the one where it finds them."""
+        """Write all files that the job will read to another folder, from which they are moved later."""
         args = self.args
         (self.folder / "in").mkdir(parents=True)
         mix = ev.Mix(keys=args.keys, tombstones=0)
@@ -59,7 +59,7 @@ class SmallBatches:
         return ev.write_files(stream, self.folder / "later", args.records)
 
     def stream(self, files: Sequence[Path], moments: list[int]) -> None:
-        """Run the job over these files, looking at it, and then a start that finds nothing new, which is timed."""
+        """Run the job over these files and sample it. Then time a start without new data."""
         for path in files:
             path.rename(self.folder / "in" / path.name)
         begun = time.monotonic()
@@ -103,7 +103,7 @@ class SmallBatches:
         return out
 
     def committed(self) -> int:
-        """Batches that are committed."""
+        """Number of committed batches."""
         if not (self.table / ".hoodie" / "hoodie.properties").exists():
             return 0
         table = HoodieTable.open(str(self.table))
@@ -111,7 +111,7 @@ class SmallBatches:
         return 0 if found is None or found[1] is None else found[1].batch_id + 1
 
     def sample(self, job: Process, at: float) -> int:
-        """Look once; the number of batches that are committed."""
+        """Take a sample. Returns the number of committed batches."""
         done = self.committed()
         if done:
             table = HoodieTable.open(str(self.table))
@@ -132,16 +132,16 @@ class SmallBatches:
         return done
 
     def check(self, done: int) -> None:
-        """The table against the events of the first batches."""
+        """Compare the table with the events of the first batches."""
         self.checks += 1
         self._compare(done, "hudi-rs", read_table(self.table, meta_columns=False))
         if self.args.hudi:
             self.kept.append((done, self.folder / "kept" / str(done)))
-            # Files are never written again but for the properties, which a new file replaces: links stay what they are.
+            # Files are never rewritten except for the properties, which a new file replaces. So links keep their content.
             shutil.copytree(self.table, self.kept[-1][1], copy_function=os.link)
 
     def check_kept(self, hudi: HudiSpark) -> None:
-        """The tables that were kept, read by real Hudi."""
+        """Read the kept tables with real Hudi."""
         for done, table in self.kept:
             self._compare(done, f"Hudi {hudi.version}", hudi.read(table).select(ev.ARROW_SCHEMA.names))
             self.read_by_hudi += 1
@@ -152,12 +152,12 @@ class SmallBatches:
             self.wrong.append(f"after batch {done}, {reader}: {found}")
 
     def is_readable(self) -> bool:
-        """Whether hudi-rs sees all rows now: on version 6 it does not while a compaction is pending."""
+        """Whether hudi-rs sees all rows now. On version 6 it does not while a compaction is pending."""
         table = HoodieTable.open(str(self.table))
         return table.config.has_completion_times or not table.timeline().pending_compactions
 
     def events(self, batches: int) -> list[ev.Event]:
-        """The events of the first batches, made again."""
+        """The events of the first batches, generated again."""
         args = self.args
         count = args.batches * args.records
         return list(

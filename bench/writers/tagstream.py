@@ -1,7 +1,7 @@
-"""This project's job as a program: one order, a JSON file that is its only argument.
+"""This project's job as a program. Its only argument is an order, a JSON file.
 
-The job's own entry points on two cores; what happens is appended to the order's ``events`` file, a JSON object a line. A
-batch's time is Spark's own: from the trigger to its commit log, with the listing of the source and the planning.
+Runs the job's own entry points on two cores. Events are appended to the order's ``events`` file, one JSON object per line. A
+batch's time is Spark's own: from the trigger to its commit log, including the listing of the source and the planning.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LISTENER_S = 60.0
 
 
 class Told(StreamingQueryListener):
-    """Takes the place of the progress display, and listens to Spark: the two together make a batch's event."""
+    """Replaces the progress display, and listens to Spark. Both together give a batch's event."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -52,21 +52,21 @@ class Told(StreamingQueryListener):
         self._changed = Condition()
 
     def begins(self) -> None:
-        """The session is there, the job begins: from now on the index is loaded."""
+        """The session exists and the job begins. The index is loaded from now on."""
         self._began = time.monotonic()
 
     def begin(self, batch_id: int) -> None:
-        """Not asked for."""
+        """Not used."""
 
     def batch(self, report: BatchReport) -> None:
-        """Keep a batch's report, which comes before Spark's progress of it."""
+        """Keep a batch's report, which comes before Spark's progress event of the batch."""
         self._reports[report.batch_id] = report
 
     def lag(self, lag: int | None) -> None:
-        """Not asked for."""
+        """Not used."""
 
     def loading(self, at: BootstrapProgress) -> None:
-        """Not asked for."""
+        """Not used."""
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: ARG002, N802
         """The index is loaded and the query runs."""
@@ -87,19 +87,19 @@ class Told(StreamingQueryListener):
             self._changed.notify_all()
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
-        """Not asked for."""
+        """Not used."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802
-        """Not asked for."""
+        """Not used."""
 
     def wait(self) -> None:
-        """Spark tells its listeners later than the query ends."""
+        """Wait for Spark's listener events, which arrive after the end of the query."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._told >= len(self._reports), _LISTENER_S):
                 raise TimeoutError(f"Spark told of {self._told} of {len(self._reports)} batches in {_LISTENER_S:.0f} s")
 
     def end(self) -> None:
-        """Everything was told."""
+        """All events have arrived."""
         self._tell(event="end")
 
     def _tell(self, **what: Any) -> None:
@@ -108,13 +108,13 @@ class Told(StreamingQueryListener):
 
 
 def _merged(parts: dict[str, float], report: BatchReport) -> dict[str, float]:
-    """Spark's parts, with the sink's own in the place of the one that they happen in."""
+    """Spark's parts, with the sink's own parts in place of the one that includes them."""
     whole = parts.pop("addBatch", 0.0)
     return parts | dict(report.phases) | {"addBatch, the rest": max(0.0, whole - sum(report.phases.values()))}
 
 
 def command_line(order: dict[str, Any]) -> list[str]:
-    """The job's own flags. The table exists, so its keys, partition and ordering field are its own."""
+    """The job's own flags. The table exists, so key, partition and ordering field come from it."""
     work = order["work"]
     properties = {
         "hoodie.streamer.source.dfs.root": order["batches"],

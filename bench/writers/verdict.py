@@ -1,7 +1,7 @@
-"""Whether a table holds exactly the rows that its workload leads to, by a reader that is not ours.
+"""Whether a table has exactly the rows of its workload, by a reader that is not part of this project.
 
-hudi-rs compares row by row; a table that it cannot read, or that is too large to hold in memory, is counted by Hudi
-on Spark: rows, distinct keys and the sum of the ordering column. A peer's table of another format the peer itself reads.
+hudi-rs compares row by row. A table that it cannot read, or that does not fit in memory, is checked with Hudi on Spark:
+rows, distinct keys and the sum of the ordering column. A peer's table of another format is read by the peer itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IN_MEMORY_ROWS = 6_000_000
 
 @dataclass(frozen=True)
 class Verdict:
-    """`right` None: nobody could read the table, `why` says it."""
+    """`right` None: the table could not be read; `why` has the reason."""
 
     rows: int | None
     right: bool | None
@@ -60,7 +60,7 @@ def judge(case: Case, timeout_s: float) -> Verdict:
 
 
 def _by_itself(case: Case, expected: Path, timeout_s: float) -> Verdict:
-    """The peer's own reader gives key, partition and time of all rows."""
+    """Compare key, partition and time of all rows, read by the peer's own reader."""
     out, order = case.place / "rows", case.place / "rows.json"
     asked = {"do": "rows", "table": str(case.table), "out": str(out), "work": str(case.place / "work")}
     order.write_text(json.dumps(asked), "utf-8")

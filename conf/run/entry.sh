@@ -1,5 +1,5 @@
 #!/bin/sh
-# What the image starts: `tagstream` with the arguments given. Spark on Kubernetes gives `driver ...` and `executor`.
+# Entry point of the image: `tagstream` with the given arguments. Spark on Kubernetes gives `driver ...` and `executor`.
 set -eu
 
 for folder in "$HOME" $(echo "$SPARK_LOCAL_DIRS" | tr , ' '); do
@@ -9,7 +9,7 @@ for folder in "$HOME" $(echo "$SPARK_LOCAL_DIRS" | tr , ' '); do
     fi
 done
 
-# Hadoop's login asks for the user's name, and fails for a user that has none.
+# Hadoop's login needs the user's name, and fails for a user without one.
 if ! getent passwd "$(id -u)" >/dev/null; then
     names=$(mktemp -d)
     printf 'tagstream:x:%s:%s::%s:/usr/sbin/nologin\n' "$(id -u)" "$(id -g)" "$HOME" | cat /etc/passwd - >"$names/passwd"
@@ -23,7 +23,7 @@ driver)
         --conf "spark.driver.bindAddress=$SPARK_DRIVER_BIND_ADDRESS" "$@"
     ;;
 executor)
-    # Options of Java come as SPARK_JAVA_OPT_0 and so on.
+    # Java options are in SPARK_JAVA_OPT_0 and so on.
     set --
     while option=$(printenv "SPARK_JAVA_OPT_$#"); do
         set -- "$@" "$option"

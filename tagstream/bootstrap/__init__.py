@@ -1,1 +1,1 @@
-"""From an existing table to the index: whether the index covers the table, and (later) loading what it does not."""
+"""Load the index from an existing table, or catch it up with other writers' commits."""

@@ -1,4 +1,4 @@
-"""Errors of taking over an existing table."""
+"""Errors when an existing table is loaded into the index."""
 
 from __future__ import annotations
 
@@ -10,4 +10,4 @@ class IndexCoverageError(TagstreamError):
 
 
 class BootstrapError(TagstreamError):
-    """The index cannot be loaded from the table as it was asked for, or a file of the load itself is damaged."""
+    """The index cannot be loaded from the table with the given choices, or a file of the load itself is damaged."""

@@ -1,7 +1,7 @@
 """What a bootstrap reads: the newest merged slice of every file group as of the newest completed instant.
 
-The plan also says what it leaves out and why. Files that commits name and the table's folder lacks are listed in
-it: a slice found by listing would just be smaller or older without them.
+The plan also says what it leaves out and why. It lists files that commits name and the table's folder lacks: a slice
+that is found by listing alone would only be smaller or older without them.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ def missing_files(
     *,
     by_name: bool,
 ) -> tuple[str, ...]:
-    """Paths that belong to the newest slice of their file group and are not in it.
+    """Paths that belong to the newest slice of their file group and are missing there.
 
-    ``slices``: the newest ones by (partition path, file id). ``committed``: paths by the active commits. ``by_name``: a log
-    file's name tells the slice it belongs to (table versions up to 7), else its time does. Files of older slices may be
-    gone, a cleaner removes them; so may be all of a replaced file group.
+    ``slices``: the newest ones by (partition path, file id). ``committed``: paths in the active commits. ``partitions``:
+    matches the partitions that count. ``by_name``: whether a log file's name has the instant of its slice (table versions
+    up to 7); if not, its completion time decides. Files of older slices may be missing, because a cleaner removes them.
+    So may all files of a replaced file group.
     """
     found = []
     for path in committed:
@@ -64,17 +65,17 @@ def missing_files(
     return tuple(sorted(found))
 
 
-_FEW = 32  # to look for each in a commit file's bytes takes a tenth of parsing it
+_FEW = 32  # searching a commit file's bytes for each of them takes a tenth of the time of parsing it
 _AT_ONCE = 128  # commits whose content is in memory
 _PLAIN = re.compile(r"[0-9A-Za-z-]+")
 _TASK_BYTES = 64 << 20
-_OPEN_BYTES = 128 << 10  # reading a slice costs at least as much as so many bytes
-_LEAST_TASKS = 16  # where there are as many slices: a few cores have equal work, and an interruption costs little
+_OPEN_BYTES = 128 << 10  # reading a slice costs at least as much as reading this many bytes
+_LEAST_TASKS = 16  # with as many slices: a few cores then have equal work, and an interruption costs little
 
 
 @dataclass(frozen=True)
 class PlannedSlice:
-    """A slice to scan. `expected_rows`: what the commit of its base file says is in it, None where none tells.
+    """A slice to scan. `expected_rows`: number of rows by the commit of its base file, None without an active commit.
 
     `log_writes`, `log_deletes`: records in its log files by their commits, as far as these are active.
     """
@@ -92,7 +93,7 @@ class PlannedSlice:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Something of the table that the index will not know, and why."""
+    """A part of the table that the index will not have, and why."""
 
     what: str
     why: str
@@ -100,9 +101,9 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class BootstrapPlan:
-    """As of `instant` (None: the table has no commit, and there is nothing to scan).
+    """What to scan, as of `instant` (None: the table has no commit, and there is nothing to scan).
 
-    `missing`: files that belong to a newest slice by the commits and are not there; a listing alone cannot tell.
+    `missing`: files that belong to a newest slice by the commits but do not exist; a listing alone does not show them.
     """
 
     table: HoodieTable
@@ -125,21 +126,21 @@ class BootstrapPlan:
 
     @property
     def expected_rows(self) -> int:
-        """Rows of base files by their commits; rows of logs and of archived commits are not among them."""
+        """Rows of base files by their commits. Rows of log files and of archived commits are not included."""
         return sum(s.expected_rows or 0 for s in self.slices)
 
     @property
     def uncounted(self) -> int:
-        """Base files whose rows no active commit tells."""
+        """Number of base files whose row count no active commit has."""
         return sum(s.expected_rows is None and s.file_slice.base_file is not None for s in self.slices)
 
     def fingerprint(self, *choices: object) -> str:
-        """Hash of everything to scan and of the choices given: equal ones may go on with each other's work."""
+        """Hash of everything to scan and of `choices`. Runs with equal hashes may continue each other's work."""
         what = [self.table.base_path, self.instant, [astuple(s.file_slice) for s in self.slices], list(choices)]
         return blake2b(json.dumps(what).encode(), digest_size=16).hexdigest()
 
     def tasks(self) -> tuple[tuple[int, ...], ...]:
-        """Numbers of slices, cut into tasks of similar size."""
+        """Numbers of slices, grouped into tasks of similar size."""
         costs = [planned.file_slice.size + _OPEN_BYTES for planned in self.slices]
         limit = min(_TASK_BYTES, sum(costs) / _LEAST_TASKS)
         tasks: dict[int, list[int]] = {}
@@ -153,14 +154,15 @@ class BootstrapPlan:
 def plan_bootstrap(
     table: HoodieTable, partition_regex: str = ".*", only: Collection[FileGroupId] | None = None
 ) -> BootstrapPlan:
-    """List the table. ``partition_regex`` must match the whole partition path of what is to be indexed.
+    """List the table. Partitions whose whole path does not match ``partition_regex`` are left out.
 
-    ``only``: file groups to look at, as (partition path, file id); all by default.
+    ``only``: file groups to include, as (partition path, file id); all by default. UnsupportedTableError for a table
+    without meta fields, ConfigError for a wrong regex.
     """
     if not table.config.populate_meta_fields:
         raise UnsupportedTableError(
-            f"table {table.config.name} at {table.base_path} has hoodie.populate.meta.fields=false: its rows carry no "
-            "record keys to index; rewrite it with them"
+            f"table {table.config.name} at {table.base_path} has hoodie.populate.meta.fields=false, so its rows have no "
+            "record keys to index; rewrite the table with meta fields"
         )
     try:
         wanted = re.compile(partition_regex)
@@ -207,7 +209,7 @@ def plan_bootstrap(
 
 
 def _without_empty_files(found: FileSlice) -> tuple[FileSlice | None, list[LeftOut]]:
-    """The slice without files of no bytes; None when no other is left."""
+    """The slice without empty files; None when all of its files are empty."""
     empty: Sequence[str] = [log.name for log in found.log_files if log.size == 0]
     kept = replace(found, log_files=tuple(log for log in found.log_files if log.size))
     if found.base_file is not None and found.base_file.size == 0:
@@ -218,7 +220,7 @@ def _without_empty_files(found: FileSlice) -> tuple[FileSlice | None, list[LeftO
 
 @dataclass(frozen=True)
 class _FileStat:
-    """Rows written by the newest commit of a file, and the records of all its commits: a log may be appended to."""
+    """Rows by the newest commit of a file, and records by all of its commits: a log file may be appended to."""
 
     rows: int
     all_writes: int
@@ -234,8 +236,8 @@ def _first_instant(
 ) -> str:
     """The instant before whose completion no file of these groups' newest slices was written.
 
-    The first of all where a group has no slice, or one whose base file may be lost without a trace in its logs' names: any
-    commit may name it.
+    It is the first instant of all ("") where a group has no slice, or has one whose base file may be missing although its
+    logs' names do not show it: then any commit may name it.
     """
     for group in only:
         if group in timeline.replaced or not partitions.fullmatch(group[0]):
@@ -249,7 +251,7 @@ def _first_instant(
 
 
 def _instants(found: FileSlice) -> list[str]:
-    """Those that the slice and its files are named by."""
+    """The instants in the names of the slice and its files."""
     base = [] if found.base_file is None else [found.base_file.instant]
     return [found.base_instant, *base, *(log.time for log in found.log_files)]
 
@@ -257,13 +259,13 @@ def _instants(found: FileSlice) -> list[str]:
 def _stats_by_file(
     table: HoodieTable, timeline: Timeline, since: str, only: Collection[FileGroupId] | None
 ) -> Mapping[str, _FileStat]:
-    """What the active commits that were completed at an instant or later say of every file they wrote, by its path."""
+    """Rows and records of every file by its path, from the active commits completed at instant `since` or later."""
     found: dict[str, _FileStat] = {}
     none = _FileStat(0, 0, 0)
     ids = {file_id for _, file_id in only or ()}
     few = 0 < len(ids) <= _FEW and all(map(_PLAIN.fullmatch, ids))
     writes = [i for i in timeline.completed_writes if timeline.completion_time(i.time) >= since]
-    # Most commits do not name the few, and need not be parsed.
+    # Most commits do not name any of these few groups, and need not be parsed.
     of = partial(timeline.metadata_with, texts=ids) if few else timeline.metadata
     for metadata in _read_each(table.storage, of, writes):
         for stat in [] if metadata is None else metadata.all_stats():
@@ -278,13 +280,13 @@ def _stats_by_file(
 def _read_each(
     storage: Storage, of: Callable[[Storage, Instant], CommitMetadata | None], instants: Sequence[Instant]
 ) -> Iterator[CommitMetadata | None]:
-    """The content of each, some of them read at once."""
+    """The metadata of each instant in order. Some of them are read in parallel."""
     for start in range(0, len(instants), _AT_ONCE):
         yield from at_once(storage, *(partial(of, storage, i) for i in instants[start : start + _AT_ONCE]))
 
 
 def check_labels(labels: Sequence[int]) -> None:
-    """The labels must be the checkpoint's, each once."""
+    """BootstrapError unless there are labels and each is there once."""
     if not labels or len(set(labels)) != len(labels):
         raise BootstrapError(
             "the key groups' labels are empty or not unique; take them from the checkpoint's meta.json"

@@ -19,9 +19,10 @@ _EXAMPLES_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class BootstrapProgress:
-    """`done` of `total` tasks of a stage; `keys` and `share` (of all bytes, or keys) so far.
+    """Progress of a stage: `done` of `total` tasks; `keys` and `share` (of all bytes when scanning, of all keys when
+    loading, 0 to 1) so far.
 
-    `files` of `total_files` are scanned. `seconds` is the time of the stage, of which `resumed_share` was there before.
+    `files` of `total_files` are scanned. `seconds`: time of the stage. `resumed_share`: the share that an earlier run did.
     """
 
     stage: Literal["scan", "load"]
@@ -36,15 +37,15 @@ class BootstrapProgress:
 
     @property
     def rate(self) -> float:
-        """Keys a second of the stage, those of an earlier run left out."""
+        """Keys per second of the stage, without those of an earlier run."""
         fresh = self.keys * (1 - self.resumed_share / self.share) if self.share else 0.0
         return fresh / self.seconds if self.seconds else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """Time until the index is loaded, at the stage's speed so far; None before there is one.
+        """Seconds until the index is loaded, at the stage's speed so far; None before there is a speed.
 
-        The second stage is counted as long as the first, which it is for tables of base files.
+        The second stage is estimated to take as long as the first, as it does for tables of base files.
         """
         fresh = self.share - self.resumed_share
         if fresh <= 0:
@@ -55,18 +56,18 @@ class BootstrapProgress:
 
 @dataclass(frozen=True)
 class BootstrapReport:
-    """The account of a complete generation; kept in its marker.
+    """The report of a complete index load, stored in its marker.
 
-    `rows` were read from base files, `expected_rows` is what commits say these hold (all but `uncounted` files, whose
-    commits are archived), `mismatched` names files that hold another number. `twice` keys were found live in several
-    places (`twice_examples` has some, the generation's ``*.twice.jsonl`` files all). `skipped` are slices with a corrupt
-    file and missing files, `left_out` what was not planned, both with the reason. `resumed`: tasks that an earlier,
-    interrupted run had done. `index_bytes`: of all first snapshots. `carried`: the keys came from another index, not from
-    the table, and no option of a load counts.
+    `index_load`: number of the load. `rows` were read from base files. `expected_rows` are the rows by their commits,
+    without the `uncounted` files, whose commits are archived. `mismatched` names files with another number of rows.
+    `twice`: keys that were live in several locations; `twice_examples` has some, the load's ``*.twice.jsonl`` files have
+    all. `skipped`: slices with a corrupt file, and missing files; `left_out`: what was not planned; both with the reason.
+    `resumed`: tasks that an earlier, interrupted run had done. `index_bytes`: of all first snapshots. `carried`: the keys
+    were copied from another index and not from the table, so the options of a load do not apply.
     """
 
     table: str
-    generation: int
+    index_load: int
     instant: str | None
     slices: int
     files: int
@@ -91,34 +92,34 @@ class BootstrapReport:
 
     @property
     def keys_per_second(self) -> float:
-        """Live keys a second of the whole run."""
+        """Live keys per second of the whole run."""
         return self.live / self.seconds if self.seconds else 0.0
 
     @property
     def bytes_per_key(self) -> float:
-        """Bytes of the first snapshots a key, tombstones counted as keys."""
+        """Bytes of the first snapshots per key; tombstones count as keys."""
         keys = self.live + self.tombstones
         return self.index_bytes / keys if keys else 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON's form."""
+        """The report as JSON types."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, doc: Mapping[str, Any]) -> BootstrapReport:
-        """The report from `to_dict`'s form."""
+        """The report from the form of `to_dict`."""
         return cls(**doc)
 
 
 def make_report(
     spec: BootstrapSpec, scanned: Sequence[ScanDone], starts: Sequence[GroupStart], resumed: int, seconds: float
 ) -> BootstrapReport:
-    """Sum the tasks' accounts up."""
+    """Sum up the results of all tasks. `seconds`: duration of the whole run."""
     plan = spec.plan
     slices = [s for done in scanned for s in done.slices]
     return BootstrapReport(
         table=plan.table.base_path,
-        generation=spec.generation,
+        index_load=spec.index_load,
         instant=plan.instant,
         slices=len(plan.slices),
         files=plan.files,
@@ -148,7 +149,7 @@ def _mismatched(plan: BootstrapPlan, scanned: Sequence[ScanDone]) -> list[str]:
         planned = plan.slices[done.number]
         if planned.expected_rows is not None and planned.expected_rows != done.rows:
             path = planned.file_slice.base_path
-            found.append(f"{path} holds {done.rows} rows, its commit says {planned.expected_rows}")
+            found.append(f"{path} has {done.rows} rows, its commit says {planned.expected_rows}")
     return found
 
 

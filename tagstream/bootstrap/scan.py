@@ -1,8 +1,8 @@
 """The keys of one file slice: which are live in it, which its logs deleted, and the CRC-32 of each.
 
-The ordering values of the keys are read with them. The CRC-32 is that of `zlib.crc32`, of many keys at once: the
-keys' bytes are taken column by column in NumPy. It costs 3 ns a byte; a call of zlib for each key costs 130 ns
-and makes a Python object of it.
+The ordering values of the keys are read with them. The CRC-32 is that of `zlib.crc32`, computed for many keys at once:
+NumPy takes the keys' bytes column by column. This costs 3 ns per byte. A call of zlib per key costs 130 ns and makes a
+Python object of the key.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from tagstream.bootstrap.plan import BootstrapPlan
 from tagstream.table.chunks import flat
-from tagstream.table.errors import CorruptFileError
+from tagstream.table.errors import CorruptFileError, FileGoneError
 from tagstream.table.file_group.fs_view import FileSlice
 from tagstream.table.file_group.log_file import scan_log_file
 from tagstream.table.file_group.log_format import BlockType
@@ -34,8 +34,8 @@ from tagstream.table.schema.schema import RECORD_KEY
 class SliceKeys:
     """Some keys of a slice, all live or all deleted in its logs.
 
-    ``ordering`` has the ordering column's type, null where a row has no value; None for a table without the column. A
-    deleted key may come several times: the greatest of its ordering values counts. ``read``: rows read from the base file.
+    ``ordering`` has the ordering column's type, with null where a row has no value; None for a table without the column.
+    A deleted key may come several times: the greatest ordering value counts. ``read``: rows read from the base file.
     """
 
     keys: pa.Array
@@ -45,17 +45,17 @@ class SliceKeys:
 
 
 def key_reader(plan: BootstrapPlan, ordering_type: pa.DataType | None) -> SliceReader | None:
-    """Reader of the key and ordering columns, the latter in the stream's type; None when there is nothing to read."""
+    """Reader of the key and ordering columns, the latter in the stream's type. None when there is nothing to read."""
     if plan.instant is None or not plan.slices:
         return None
     return table_key_reader(plan.table, plan.timeline, plan.instant, ordering_type)
 
 
 def scan_slice(reader: SliceReader, file_slice: FileSlice) -> Iterator[SliceKeys]:
-    """The keys of a slice in bounded batches; CorruptFileError names a file that cannot be read.
+    """The keys of a slice in bounded batches. CorruptFileError names a file that cannot be read.
 
-    A delete without an ordering value takes the greatest that the slice knows of the key, from its base file or an
-    earlier log record: a late event is then still known for late.
+    A delete without an ordering value gets the greatest one of the key in the slice, from the base file or an earlier log
+    record. So a late event is still recognised as late.
     """
     with _missing_named(reader):
         if file_slice.log_files:
@@ -66,7 +66,7 @@ def scan_slice(reader: SliceReader, file_slice: FileSlice) -> Iterator[SliceKeys
 
 
 def damaged_blocks(reader: SliceReader, file_slice: FileSlice) -> int:
-    """Blocks of the slice's logs that are cut or overwritten. Readers pass over them: a writer that died leaves such.
+    """Number of damaged blocks in the slice's logs (cut or overwritten). Readers skip them: a killed writer leaves such.
 
     CorruptFileError names a log that is missing.
     """
@@ -81,9 +81,9 @@ def _missing_named(reader: SliceReader) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError as e:
-        raise CorruptFileError(
-            f"{e.filename} is part of the table as of {reader.as_of} and is missing; restore it, or plan again if a "
-            "cleaner removed it just now"
+        raise FileGoneError(
+            f"{e.filename} is part of the table as of {reader.as_of} and is missing; restore it, or start again if a "
+            "cleaner has just removed it"
         ) from e
 
 
@@ -108,14 +108,14 @@ def _merged(reader: SliceReader, file_slice: FileSlice) -> Iterator[SliceKeys]:
 
 
 def _natural_deletes(log: MergedLog) -> pa.Array:
-    """Keys whose last word is a delete without an ordering value."""
+    """Keys whose winning log record is a delete without an ordering value."""
     if log.winner_orderings is None:
         return log.keys.slice(0, 0)
     return log.keys.filter(pa.array((log.row < 0) & log.winner_orderings.is_null().to_numpy(zero_copy_only=False)))
 
 
 def _tombstones(keys: pa.Array, ordering: pa.Array, wanted: pa.Array) -> SliceKeys:
-    """Ordering values of the wanted keys, as those of deleted ones."""
+    """The `wanted` keys with their ordering values, as deleted keys."""
     mask = pc.and_(pc.is_in(keys, value_set=wanted), ordering.is_valid())
     return SliceKeys(keys.filter(mask), ordering.filter(mask), True)
 
@@ -140,7 +140,7 @@ def _ordering(reader: SliceReader, batch: pa.Table) -> pa.Array | None:
     return reader.ordering(batch) if len(reader.columns) > 1 else None
 
 
-_BLOCK = 16_384  # keys whose bytes and sums stay in the processor's cache
+_BLOCK = 16_384  # keys whose bytes and sums fit the processor's cache
 _MOST_BYTES = 128
 _ONES = np.uint32(0xFFFFFFFF)
 _EIGHT = np.uint32(8)

@@ -1,14 +1,14 @@
-"""Spill files with the keys between scan and load: one file a scan task, cut by key group, next to the index.
+"""Spill files with the keys between scan and load: one file per scan task, divided by key group, next to the index.
 
-They need not survive the machine, so no disk is waited for where that can be requested (`unsynced`): a task whose
-files were lost or shortened by a power cut is done again.
+They need not survive a failure of the machine, so they are written without fsync where possible (`unsynced`). A task
+whose files a power failure destroyed or shortened is done again.
 
-A file is a run of pieces, each a whole Arrow stream of rows of one key group. The task's JSON has the offset and
-the CRC-32 of each piece, so a load reads only its own group's bytes and knows them for the ones written. The JSON
-is made last and once: a task that has one is done.
+A file is a sequence of pieces. Each piece is a whole Arrow stream with rows of one key group. The task's JSON file has
+the offset and the CRC-32 of each piece. So a load reads only the bytes of its own group, and checks them. The JSON file
+is written last and once: a task that has one is done.
 
-Several sources are read at once, by threads, for a reader that takes them one after another: on a remote store
-each read is a wait.
+Threads read several sources in parallel for a reader that takes one after another, because each read on a remote store
+has a latency.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WAITING = 2  # items of a source that are read and not yet taken
 
 
 class _End:
-    """The last item of a source; ``why`` it ended before its time."""
+    """The last item of a source; ``why``: the error that ended it early, None without one."""
 
     def __init__(self, why: BaseException | None) -> None:
         self.why = why
@@ -56,7 +56,7 @@ class _Reading(Generic[T]):
         self._ended = False
 
     def read(self) -> None:
-        """What the thread does: it waits where nobody takes the items, and leaves an end whatever happens."""
+        """Run in the thread. Waits while the queue is full, and always puts an end, whatever happens."""
         why: BaseException | None = None
         try:
             for item in self._source():
@@ -68,7 +68,7 @@ class _Reading(Generic[T]):
         self._items.put(_End(why))
 
     def items(self) -> Iterator[T]:
-        """The items; raises what the source raised, where it raised it."""
+        """The items. An error of the source is raised where it happened."""
         while not self._ended:
             item = self._items.get()
             if isinstance(item, _End):
@@ -79,16 +79,16 @@ class _Reading(Generic[T]):
                 yield item
 
     def drop(self) -> None:
-        """Let the thread come to its end."""
+        """Let the thread end, and ignore the rest of its items."""
         while not self._ended:
             self._ended = isinstance(self._items.get(), _End)
 
 
-def ahead(sources: Iterable[Callable[[], Iterator[T]]], at_once: int) -> Generator[Iterator[T], None, None]:
-    """The items of each source, one source after another, ``at_once`` of them being read; 1: without threads.
+def read_ahead(sources: Iterable[Callable[[], Iterator[T]]], at_once: int) -> Generator[Iterator[T], None, None]:
+    """The items of each source, one source after another, while ``at_once`` of them are read in parallel; 1: no threads.
 
-    Take all items of one before going on to the next: what is left is dropped. In memory are a few items of each source that
-    is being read. Close this when it is not read to its end.
+    Take all items of one source before the next: the rest is dropped. Memory has a few items of each source that is being
+    read. Close the generator when it is not read to its end.
     """
     if at_once < 2:
         for source in sources:
@@ -113,8 +113,8 @@ def ahead(sources: Iterable[Callable[[], Iterator[T]]], at_once: int) -> Generat
 
 
 CHUNK_ROWS = 500_000
-_PIECES_AT_ONCE = 8  # of a load on a store
-# A fifth to a half of the bytes, for 60-130 ns a row: less than the bytes cost on their way to a store and back.
+_PIECES_AT_ONCE = 8  # of a load on a remote store
+# A fifth to a half of the bytes, for 60-130 ns per row: less than it costs to send the bytes to a store and back.
 _PACKED = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", 1))
 _DONE = ".json"
 _counter = itertools.count()
@@ -122,7 +122,7 @@ _counter = itertools.count()
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows of one key group in a task's file: `group` is the group's place in the list of labels."""
+    """Rows of one key group in a task's file. `group`: index in the list of labels. `offset` and `size` in bytes."""
 
     group: int
     offset: int
@@ -133,7 +133,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class SliceDone:
-    """What became of a slice: rows read from its base file, keys passed on, damaged log blocks; `skipped` says why."""
+    """The result of a slice: rows read from its base file, keys written, damaged log blocks; `skipped`: the reason."""
 
     number: int
     rows: int
@@ -145,7 +145,7 @@ class SliceDone:
 
 @dataclass(frozen=True)
 class ScanDone:
-    """A scan task that is done."""
+    """The result of a scan task."""
 
     task: int
     file: str
@@ -165,18 +165,18 @@ def spill_schema(kind: OrderingKind) -> pa.Schema:
 
 
 def done_name(task: int) -> str:
-    """The file that says a task is done."""
+    """Name of the file that marks a task as done."""
     return f"{task}{_DONE}"
 
 
 def done_tasks(spills: Storage) -> set[int]:
-    """The tasks that are done."""
+    """The numbers of the tasks that are done."""
     names = (name.removesuffix(_DONE) for name in spills.names("") if name.endswith(_DONE))
     return {int(name) for name in names if name.isdigit()}
 
 
 def read_done(spills: Storage, task: int) -> ScanDone | None:
-    """A task's account of itself; None when it is not done."""
+    """A task's result; None when it is not done, BootstrapError when its file is damaged."""
     try:
         doc = json.loads(spills.read(done_name(task)))
         pieces = tuple(Piece(*p) for p in doc["pieces"])
@@ -188,7 +188,7 @@ def read_done(spills: Storage, task: int) -> ScanDone | None:
 
 
 def whole_done(spills: Storage, task: int) -> ScanDone | None:
-    """The account of a task whose files are all there; None, with nothing left of it, when the task must be done again."""
+    """A task's result when its files are complete. Else its JSON is removed, and None says that it must be done again."""
     try:
         done = read_done(spills, task)
     except BootstrapError:
@@ -209,7 +209,7 @@ def _size(spills: Storage, name: str) -> int:
 
 @dataclass
 class SpillWriter:
-    """Collects rows with their key groups and writes them in chunks; memory is that of one chunk."""
+    """Collects rows with their key groups and writes them in chunks. Memory is that of one chunk."""
 
     spills: Storage
     task: int
@@ -224,7 +224,7 @@ class SpillWriter:
     _open: ExitStack = field(default_factory=ExitStack)
 
     def add(self, rows: pa.RecordBatch, groups: npt.NDArray[np.int32]) -> None:
-        """Take rows of `spill_schema`; `groups` are their key groups."""
+        """Take rows of `spill_schema`; `groups`: the key group of each."""
         if rows.num_rows == 0:
             return
         self._parts.append((rows, groups))
@@ -233,7 +233,7 @@ class SpillWriter:
             self._flush()
 
     def close(self, slices: Sequence[SliceDone]) -> ScanDone:
-        """Publish the file and the task's JSON; another attempt's, if it was first, is the one that counts."""
+        """Publish the file and the task's JSON. When another attempt was first, its result counts and is returned."""
         self._flush()
         self._open.close()
         doc = {
@@ -249,14 +249,14 @@ class SpillWriter:
         return done
 
     def abandon(self, why: BaseException) -> None:
-        """Leave nothing of what was written of a task that failed."""
+        """Remove the file of a task that failed; `why`: its error."""
         self._open.__exit__(type(why), why, why.__traceback__)
 
     def _flush(self) -> None:
         if not self._parts:
             return
         if self._file is None:
-            attempt = f"{os.uname().nodename}-{os.getpid()}-{next(_counter)}"  # which no other live attempt has
+            attempt = f"{os.uname().nodename}-{os.getpid()}-{next(_counter)}"  # unique among live attempts
             self._name = f"{self.task}-{self.batch_id:012d}-{attempt}.arrows"
             self._file = self._open.enter_context(self.spills.open_output(self._name))
         rows = pa.Table.from_batches([part for part, _ in self._parts]).combine_chunks()
@@ -266,7 +266,7 @@ class SpillWriter:
         options = _PACKED if self.spills.is_remote else None
         starts = np.flatnonzero(np.diff(groups, prepend=-1))
         ends = np.append(starts[1:], len(groups))
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):  # one step a key group
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):  # one step per key group
             sink = pa.BufferOutputStream()
             with pa.ipc.new_stream(sink, rows.schema, options=options) as stream:
                 stream.write_table(rows.slice(start, end - start))
@@ -281,7 +281,7 @@ class SpillWriter:
 def read_pieces(spills: Storage, done: Sequence[ScanDone], group: int) -> Iterator[pa.Table]:
     """All rows of one key group, piece by piece; BootstrapError when a file is damaged."""
     sources = [partial(_read_piece, spills, task.file, p) for task in done for p in task.pieces if p.group == group]
-    with closing(ahead(sources, _PIECES_AT_ONCE if spills.is_remote else 1)) as pieces:
+    with closing(read_ahead(sources, _PIECES_AT_ONCE if spills.is_remote else 1)) as pieces:
         for piece in pieces:
             yield from piece
 

@@ -1,16 +1,16 @@
 """The two kinds of tasks of a bootstrap: scan slices into pieces by key group, and load one key group from them.
 
-Each writes its result durably under a name of its own and does nothing when it is there already.
+Each task writes its result durably under its own name, and does nothing when the result exists.
 
-A load takes from the index that was used before what only an index knows:
+A load takes from the index used before (the former index) what only an index has:
 
-- The orders of deleted keys. A table has them in its logs alone, and only until these are compacted. Without them
-  an event that is older than the delete brings the row back.
-- The orders of rows, where the table has no ordering field: a change stream orders events by their position in
+- The ordering values of deleted keys. A table has them only in its logs, until these are compacted. Without them an
+  event that is older than the delete brings the row back.
+- The ordering values of rows, where the table has no ordering field: a change stream orders events by their position in
   the source's log (Debezium). Without them a TRUNCATE that is read late deletes rows that are newer than it.
 
-So each key group asks the group of the same label of the former index, as that was when the table held what it
-holds now (`state.index_view.heads_as_of`).
+So each key group reads the group of the same label in the former index, as of the time when the table had its present
+state (`state.index_view.heads_as_of`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.bootstrap import deleted_keys
 from tagstream.bootstrap.errors import BootstrapError
 from tagstream.bootstrap.plan import BootstrapPlan
 from tagstream.bootstrap.scan import SliceKeys, crc_of_keys, damaged_blocks, scan_slice
@@ -36,14 +37,14 @@ from tagstream.bootstrap.spill import (
     ScanDone,
     SliceDone,
     SpillWriter,
-    ahead,
+    read_ahead,
     read_done,
     read_pieces,
     spill_schema,
     whole_done,
 )
 from tagstream.state import codec
-from tagstream.state.bulk_load import KeyRun, LoadPlaces, Twice, bulk_load
+from tagstream.state.bulk_load import DuplicateKey, KeyRun, LoadPlaces, bulk_load
 from tagstream.state.codec import ORDERING_UNKNOWN, TOMBSTONE, instant_number, sort_keys
 from tagstream.state.index_loads import GroupStart, read_start
 from tagstream.state.index_view import IndexHeads, open_view
@@ -61,17 +62,19 @@ from tagstream.table.storage.storage import Storage, create, each
 
 
 def with_known_order(runs: Iterator[KeyRun], former: IndexHeads, label: int) -> Iterator[KeyRun]:
-    """The rows of a key group in their key ranges, with the ordering values that the former index knows, and its deleted
-    keys (the newest TRUNCATE among them). All have place 0, which must be there. IndexDamagedError when a file of the
-    former index is missing or damaged."""
+    """The rows of a key group in their key ranges, with the ordering values and the deleted keys of the former index.
+
+    Its newest TRUNCATE is one of the deleted keys. All deleted keys have location 0, which must exist. `label`: of the key
+    group. IndexDamagedError when a file of the former index is missing or damaged.
+    """
     with scratch_folder("tagstream-former-") as scratch:
         layout = replace(former.layout, local_dir=scratch, local_root="", lock_wait_s=0.0)
-        with open_view(layout, label, former.pointers[label], former.epoch) as store:
+        with open_view(layout, label, former.pointers[label], former.catch_up) as store:
             yield from _merged((_filled(run, layout, store) for run in runs), _deleted(layout, store))
 
 
 def _deleted(layout: StateLayout, store: RocksStore) -> Iterator[KeyRun]:
-    """The deleted keys whose order is known, in key order and in bounded pieces."""
+    """The deleted keys with a known ordering value, in key order and in bounded pieces."""
     for keys, records in records_of(store, layout):
         at = np.flatnonzero((records.flags & (TOMBSTONE | ORDERING_UNKNOWN)) == TOMBSTONE)
         if len(at):
@@ -81,8 +84,9 @@ def _deleted(layout: StateLayout, store: RocksStore) -> Iterator[KeyRun]:
 
 
 def _merged(runs: Iterator[KeyRun], deleted: Iterator[KeyRun]) -> Iterator[KeyRun]:
-    """Rows and deletes in common key ranges, none greater than a run and a piece. A key that is in both is there twice:
-    `bulk_load` takes a row before a delete, and the later one of two deletes."""
+    """Rows and deletes in common key ranges, none greater than a run and a piece. A key that is in both comes twice:
+    `bulk_load` takes a row before a delete, and the later one of two deletes.
+    """
     piece = next(deleted, None)
     for run in runs:
         if piece is None:
@@ -116,13 +120,13 @@ def _columns(run: KeyRun) -> tuple[Any, ...]:
 
 
 def _filled(run: KeyRun, layout: StateLayout, store: RocksStore) -> KeyRun:
-    """A run with the orders of rows that the table does not tell."""
+    """A run with the ordering values of rows that the table lacks."""
     unknown = np.flatnonzero((run.flags & ORDERING_UNKNOWN) != 0)
     if not len(unknown):
         return run
     kind = layout.ordering
     found, records = codec.decode_some(store.get(run.skeys[unknown].tolist()), kind)
-    # Of a row that the former index knows as deleted, and that is back, it knows the delete's order alone.
+    # When the former index has a row as deleted, and the row is back, the index knows only the order of the delete.
     known = found & ((records.flags & (ORDERING_UNKNOWN | TOMBSTONE)) == 0)
     ordering = run.ordering.astype(object if has_bytes(kind) else np.int64)
     flags = run.flags.copy()
@@ -135,44 +139,64 @@ def _filled(run: KeyRun, layout: StateLayout, store: RocksStore) -> KeyRun:
 CorruptPolicy = Literal["fail", "skip"]
 RUN_ROWS = 2_000_000  # 250 bytes each while they are sorted
 _SAMPLE = 10_000
-_SLICES_AT_ONCE = 4  # of a task on a store: each file is three reads, one after another
+_SLICES_AT_ONCE = 4  # of a task on a remote store: each file takes three reads, one after another
 TWICE_SUFFIX = ".twice.jsonl"
 SCAN = "scan"
 
 
 @dataclass(frozen=True)
 class BootstrapSpec:
-    """All that a task needs; sent to every task. `tasks` are numbers of the plan's slices, `minutes` the load's time.
+    """The input of every task. `tasks`: numbers of the plan's slices. `minutes`: time of the load, in minutes since 1970.
 
-    `epoch`: the catch-up that is made, 0 for a load of the whole table. `former`: an index that knows orders which the
-    table does not tell.
+    `index_load`: number of the index load. `catch_up`: number of the catch-up, 0 for a load of the whole table. `former`: an
+    index with ordering values that the table lacks. `deletes`: files of other streams' deleted keys
+    (`bootstrap.deleted_keys`).
     """
 
     plan: BootstrapPlan
     reader: SliceReader | None
     layout: StateLayout
     labels: tuple[int, ...]
-    generation: int
+    index_load: int
     first_batch: int
     minutes: int
     corrupt: CorruptPolicy
     tasks: tuple[tuple[int, ...], ...]
-    epoch: int = 0
+    catch_up: int = 0
     former: IndexHeads | None = None
+    deletes: tuple[str, ...] = ()
+
+    @property
+    def scans(self) -> int:
+        """Number of scan tasks. The last one reads the deleted keys of other streams, if there are any."""
+        return len(self.tasks) + bool(self.deletes)
+
+    @property
+    def places(self) -> LoadPlaces:
+        """The slices, and after them a place that stands for none, which deleted keys have."""
+        slices = [s.file_slice for s in self.plan.slices]
+        return LoadPlaces(
+            [*((s.partition_path, s.file_id) for s in slices), ("", "")],
+            np.array([*(instant_number(s.base_instant) for s in slices), 0], np.int64),
+        )
 
     @property
     def folder(self) -> str:
-        """What is made, in the durable folder."""
+        """Folder of the load or catch-up, in the durable folder."""
         layout = self.layout
-        return layout.epoch_dir(self.generation, self.epoch) if self.epoch else layout.generation_dir(self.generation)
+        return (
+            layout.catch_up_dir(self.index_load, self.catch_up)
+            if self.catch_up
+            else layout.index_load_dir(self.index_load)
+        )
 
     @property
     def spills(self) -> Storage:
-        """Where scanned keys wait to be loaded."""
+        """Folder of scanned keys until they are loaded."""
         return unsynced(self.layout.durable.below(f"{self.folder}/{SCAN}"))
 
     def all_done(self) -> list[ScanDone]:
-        """Every scan task's account; BootstrapError when one is not done."""
+        """Every scan task's result; BootstrapError when one is not done."""
         spills = self.spills
 
         def of(task: int) -> ScanDone:
@@ -181,13 +205,13 @@ class BootstrapSpec:
                 raise BootstrapError(f"scan task {task} of {spills.root} is not done; run the bootstrap again")
             return done
 
-        return each(of, range(len(self.tasks)))
+        return each(of, range(self.scans))
 
 
 def guarded(task: Callable[[int], Any], number: int) -> Any:
-    """An error that a person must act on is a result: Spark would try again and bury its text in a stack trace.
+    """Run a task, and return a TagstreamError as its result: Spark would retry it and bury its text in a stack trace.
 
-    It is here and not in `run`, so that a worker need not import Spark's SQL.
+    This is not in `run`, so that a worker need not import Spark's SQL.
     """
     try:
         return task(number)
@@ -196,16 +220,19 @@ def guarded(task: Callable[[int], Any], number: int) -> Any:
 
 
 def scan_task(spec: BootstrapSpec, task: int) -> ScanDone:
-    """Scan the slices of one task; a slice with a corrupt file fails the task or is skipped, as the policy says."""
+    """Scan the slices of one task. A slice with a corrupt file fails the task or is skipped, by the policy."""
     done = whole_done(spec.spills, task)
     if done is not None:
         return done
-    assert spec.reader is not None
     writer = SpillWriter(spec.spills, task, spec.layout.ordering, spec.first_batch)
+    if task == len(spec.tasks):
+        storage, at = spec.plan.table.storage, len(spec.plan.slices)
+        return deleted_keys.spill(storage, spec.deletes, writer, len(spec.labels), at)
+    assert spec.reader is not None
     numbers = spec.tasks[task]
     sources = [partial(_read, spec.reader, spec.plan.slices[number].file_slice) for number in numbers]
     try:
-        with closing(ahead(sources, _SLICES_AT_ONCE if spec.plan.table.storage.is_remote else 1)) as slices:
+        with closing(read_ahead(sources, _SLICES_AT_ONCE if spec.plan.table.storage.is_remote else 1)) as slices:
             found = [_scan(spec, number, read, writer) for number, read in zip(numbers, slices, strict=True)]
         return writer.close(found)
     except BaseException as e:
@@ -214,7 +241,7 @@ def scan_task(spec: BootstrapSpec, task: int) -> ScanDone:
 
 
 def _read(reader: SliceReader, file_slice: FileSlice) -> Iterator[tuple[int, SliceKeys | None]]:
-    """The slice's damaged blocks, then its keys."""
+    """The number of damaged blocks of the slice, then its keys."""
     yield damaged_blocks(reader, file_slice), None
     for batch in scan_slice(reader, file_slice):
         yield 0, batch
@@ -237,7 +264,7 @@ def _scan(
     except CorruptFileError as e:
         if spec.corrupt == "fail":
             raise
-        # What was passed on of the slice already is left out by the load, which knows the slice for skipped.
+        # The load leaves out what was already written of this slice, because it knows the skipped slices.
         return SliceDone(number, 0, 0, 0, damaged, str(e))
     return SliceDone(number, rows, live, deleted, damaged)
 
@@ -245,11 +272,11 @@ def _scan(
 def _located(
     spec: BootstrapSpec, batch: SliceKeys, number: int, partition: str
 ) -> tuple[pa.RecordBatch, npt.NDArray[np.int32]]:
-    """Rows to pass on, and the key group of each: `crc32` of the state's key without its first byte, as the stream's."""
+    """Rows to write, and the key group of each: `crc32` of the state key without its first byte, as in the stream."""
     layout = spec.layout
     ordering = batch.ordering
     if batch.deleted and ordering is not None and ordering.null_count:
-        # A tombstone is there for its ordering value; one without would say nothing.
+        # A tombstone exists for its ordering value; without one it is useless.
         known = ordering.is_valid()
         batch = SliceKeys(batch.keys.filter(known), ordering.filter(known), True)
         ordering = batch.ordering
@@ -273,33 +300,28 @@ def _located(
 
 
 def load_task(spec: BootstrapSpec, group: int) -> GroupStart:
-    """Load one key group from the pieces of all scan tasks."""
+    """Load one key group from the pieces of all scan tasks, and return its start."""
     label = spec.labels[group]
-    start = read_start(spec.layout, spec.generation, label)
+    start = read_start(spec.layout, spec.index_load, label)
     if start is not None:
         return start
     done = spec.all_done()
-    places = LoadPlaces(
-        [(s.file_slice.partition_path, s.file_slice.file_id) for s in spec.plan.slices],
-        np.array([instant_number(s.file_slice.base_instant) for s in spec.plan.slices], np.int64),
-    )
+    places = spec.places
     runs = _runs(spec, done, group)
     if spec.former is not None:
-        if not places.places:  # the deletes that it knows have a place by name alone
-            places = LoadPlaces([("", "")], np.zeros(1, np.int64))
         runs = with_known_order(runs, spec.former, label)
-    layout, generation = spec.layout, spec.generation
-    listed = f"{layout.generation_dir(generation)}/{label}{TWICE_SUFFIX}"
+    layout, index_load = spec.layout, spec.index_load
+    listed = f"{layout.index_load_dir(index_load)}/{label}{TWICE_SUFFIX}"
 
-    def keep_list(twice: list[Twice]) -> None:
+    def keep_list(twice: list[DuplicateKey]) -> None:
         if twice:
             text = "".join(_line(spec, places, t) for t in twice)
             create(layout.durable, listed, text.encode())
 
-    return bulk_load(layout, label, generation, spec.first_batch, spec.minutes, places, runs, keep_list)
+    return bulk_load(layout, label, index_load, spec.first_batch, spec.minutes, places, runs, keep_list)
 
 
-def _line(spec: BootstrapSpec, places: LoadPlaces, twice: Twice) -> str:
+def _line(spec: BootstrapSpec, places: LoadPlaces, twice: DuplicateKey) -> str:
     where = [(*places.places[i], spec.plan.slices[i].file_slice.base_instant) for i in twice.places]
     return json.dumps({"key": twice.record_key, "kept": where[-1], "others": where[:-1]}, ensure_ascii=False) + "\n"
 

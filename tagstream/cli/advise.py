@@ -1,6 +1,6 @@
-"""``tagstream index advise``: measure a sample of a stream against a table, and say which index fits.
+"""``tagstream index advise``: measure a sample of a stream against a table, and recommend an index.
 
-The choice is a decision table on the measures alone.
+The choice is a decision table over the measures alone.
 """
 
 from __future__ import annotations
@@ -11,23 +11,24 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from tagstream.cli.advise_measures import Measures, measure
+from tagstream.cli.command import Command, add_limit, add_record_settings, add_table
 from tagstream.cli.output import Column, Fact, Kind, Output
 from tagstream.cli.record_files import Sample, read_sample
-from tagstream.streaming.batch.report import size
+from tagstream.streaming.monitor.values import size
 from tagstream.streaming.source.record_settings import RecordSettings
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import listed_by_metadata
 
-# Bloom indexes open the footers (filters of some 430 KB by default) of the files that key ranges leave, and read the keys of
-# most of them. Up to a fifth of the files that is clearly less than what SIMPLE reads; above it, SIMPLE is as quick.
+# Bloom indexes open the footers (with filters of about 430 KB by default) of the files in key ranges, and read the keys of
+# most of them. Up to a fifth of the files this is clearly less than what SIMPLE reads. Above it, SIMPLE is as fast.
 PRUNED_SHARE = 0.2
-# One core reads some 100 MB of key columns a second: a batch of the simple indexes takes a few seconds longer then.
+# One core reads about 100 MB of key columns per second. A batch of the simple indexes then takes a few seconds longer.
 SIMPLE_BYTES = 256 * 1024 * 1024
-# The driver holds some 200 bytes a key, and reads the whole table at every start.
+# An INMEMORY index takes about 200 bytes per key on the driver, and reads the whole table at every start.
 INMEMORY_KEYS = 1_000_000
-# Nothing is looked up with buckets, but updates rewrite (or, merge-on-read, later compact) whole buckets.
+# Buckets need no lookup, but updates rewrite (or, merge-on-read, later compact) whole buckets.
 INSERT_SHARE = 0.8
-# Fullest bucket by mean: above, one file of a partition is twice the size that was planned.
+# Fullest bucket divided by the mean: above this, one file of a partition is twice the planned size.
 BUCKET_SKEW = 2.0
 
 INDEXES = (
@@ -36,11 +37,54 @@ INDEXES = (
 )  # fmt: skip
 _GLOBAL_ONLY = ("GLOBAL_BLOOM", "GLOBAL_SIMPLE", "INMEMORY", "HBASE")
 _BY_PARTITION = ("BLOOM", "SIMPLE", "BUCKET", "RECORD_LEVEL_INDEX")
+_BAD = (Column("file", "bad record in"), Column("line", "line", "count"), Column("reason", "why"))
+_OUTCOMES = (Column("outcome", "newest record of a key", "name"), Column("keys", "keys", "count"), Column("share", "%"))
+_COSTS = (
+    Column("index", "a batch like this with", "name"),
+    Column("files", "base files", "count"),
+    Column("comparisons", "comparisons", "count"),
+    Column("filter_bytes", "filters", "bytes"),
+    Column("key_files", "read keys of", "count"),
+    Column("key_column_bytes", "keys and logs", "bytes"),
+)
+_RANKING = (
+    Column("rank", "", "count"),
+    Column("index", "index", "name"),
+    Column("fits", "fits", "name"),
+    Column("reason", "why"),
+)
+# The measures in the text output, in this order. JSON has all of them under their own names.
+_TITLES: tuple[tuple[str, str, Kind], ...] = (
+    ("records", "good records", "count"),
+    ("bad", "bad records", "count"),
+    ("deletes", "deletes", "count"),
+    ("keys", "distinct keys", "count"),
+    ("duplicates", "records of a key beyond its first", "count"),
+    ("late_records", "records older than the row", "count"),
+    ("doubled", "keys that an index by partition duplicates", "count"),
+    ("keys_twice", "keys that are in several partitions", "count"),
+    ("keys_only_in_logs", "keys whose row is only in a log file", "count"),
+    ("rising_share", "steps to a greater key (random: 0.5)", "text"),
+    ("partitions_touched", "partitions touched", "count"),
+    ("partitions_new", "new ones among them", "count"),
+    ("partitions", "partitions of the table", "count"),
+    ("file_groups_touched", "file groups with rows of the sample", "count"),
+    ("file_groups", "file groups of the table", "count"),
+    ("base_files", "base files", "count"),
+    ("log_files", "log files", "count"),
+    ("files_of_key_mean", "base files whose range includes a key, mean", "text"),
+    ("files_of_key_p90", "the same for nine of ten keys, at most", "text"),
+    ("rows", "rows", "count"),
+    ("bytes", "bytes", "bytes"),
+    ("state_bytes", "expected size of the state index", "bytes"),
+    ("table_type", "table type", "text"),
+    ("bucketed_by", "bucketed, seen by", "text"),
+)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One index, whether it fits, and why, with the numbers."""
+    """One index, whether it fits, and the reason, with numbers."""
 
     index: str
     fits: bool
@@ -48,13 +92,13 @@ class Choice:
 
 
 def rank(m: Measures) -> list[Choice]:
-    """All of :data:`INDEXES`, the best first; those that do not fit at the end."""
+    """All of :data:`INDEXES`, the best first. Those that do not fit are at the end."""
     choices = [_judge(name, m) for name in _order(m)]
     return sorted(choices, key=lambda choice: not choice.fits)
 
 
 def properties(choice: Choice, m: Measures) -> dict[str, str]:
-    """What to set for an index that fits."""
+    """The properties to set for an index that fits."""
     out = {"hoodie.index.type": choice.index}
     match choice.index:
         case "STATE":
@@ -70,7 +114,7 @@ def properties(choice: Choice, m: Measures) -> dict[str, str]:
 
 
 def _order(m: Measures) -> list[str]:
-    """The indexes in the order of preference among those that fit."""
+    """The indexes in order of preference. Whether they fit is not considered."""
     if m.bucketed_by:
         first: tuple[str, ...] = ("BUCKET",)
     elif m.doubled and not m.tied_to_partition:
@@ -103,7 +147,7 @@ def _judge(name: str, m: Measures) -> Choice:
             return Choice(
                 name,
                 False,
-                "one more system to run, and a get over the network for every key; only where other writers of this "
+                "one more system to run, and a get over the network for every key; only if other writers of this "
                 "table share an HBase index",
             )
         case _:
@@ -111,26 +155,26 @@ def _judge(name: str, m: Measures) -> Choice:
             return Choice(
                 name,
                 False,
-                f"the table {'has' if kept else 'has no'} record index; STATE knows places without it, and keeps one in "
-                "step for other readers; only where no checkpoint may hold an index",
+                f"the table {'has' if kept else 'has no'} record index; STATE does not need one, and updates an existing "
+                "one for other readers; only if a checkpoint must not contain an index",
             )
 
 
 def _against(name: str, m: Measures) -> str | None:
-    """What rules an index out whatever it costs; None when nothing does."""
+    """The reason that excludes an index whatever its cost; None without one."""
     if m.bucketed_by and name != "BUCKET":
-        return f"the table is bucketed (seen by {m.bucketed_by}), its readers and writers look for a key in its bucket"
+        return f"the table is bucketed (seen by {m.bucketed_by}); its readers and writers expect a key in its bucket"
     if m.bucketed_by and ".bucket_index" in m.bucketed_by:
-        return "the table's buckets are those of consistent hashing, which this version does not write"
+        return "the table uses consistent hashing buckets, which this version does not write"
     if m.tied_to_partition and name in _GLOBAL_ONLY:
         return (
             f"global: but the table has {m.keys_twice:,} of the sample's {m.keys:,} keys in several partitions"
             if m.keys_twice
-            else "global: but with index.global.enabled=false partition and key identify a row together"
+            else "global: but with index.global.enabled=false a row is identified by partition and key together"
         )
     if name in _BY_PARTITION and m.doubled and not m.tied_to_partition and not m.bucketed_by:
         return (
-            f"looks in the record's own partition only: {m.doubled:,} of {m.keys:,} keys ({_percent(m.doubled, m.keys)}) "
+            f"looks only in the record's own partition: {m.doubled:,} of {m.keys:,} keys ({_percent(m.doubled, m.keys)}) "
             "come with another partition and would get a second row"
         )
     return None
@@ -138,9 +182,9 @@ def _against(name: str, m: Measures) -> str | None:
 
 def _state(m: Measures) -> Choice:
     size_of = (
-        f"some {size(m.state_bytes)} for {m.rows:,} keys" if m.rows else f"about {m.key_bytes + 8:.0f} bytes a key"
+        f"about {size(m.state_bytes)} for {m.rows:,} keys" if m.rows else f"about {m.key_bytes + 8:.0f} bytes per key"
     )
-    why = f"the same cost a record however large the table is, and no file of the table is read; keeps {size_of}"
+    why = f"the same cost per record whatever the size of the table; no file of the table is read; stores {size_of}"
     if m.tied_to_partition:
         return Choice("STATE", True, f"{why}, by partition and key")
     return Choice("STATE", True, f"{why}; moves {m.moves:,} keys of this sample" if m.moves else why)
@@ -148,19 +192,21 @@ def _state(m: Measures) -> Choice:
 
 def _bloom(name: str, m: Measures) -> Choice:
     if m.empty_table:
-        return Choice(name, True, "the table has no file yet that could be measured; " + _caveat(name, m))
+        return Choice(name, True, "the table has no file to measure yet; " + _caveat(name, m))
     if not m.base_files:
-        return Choice(name, False, "all rows are in logs, which have no key ranges and no filters")
+        return Choice(name, False, "all rows are in log files, which have no key ranges and no filters")
     everywhere = name == "GLOBAL_BLOOM"
     left, read = (m.files_left, m.files_read) if everywhere else (m.own_files_left, m.own_files_read)
     compared, filters = (m.comparisons, m.filter_bytes) if everywhere else (m.own_comparisons, m.own_filter_bytes)
     numbers = (
-        f"{left:,} of {m.base_files:,} files ({_percent(left, m.base_files)}) left by partitions and key ranges for a batch "
+        f"{left:,} of {m.base_files:,} files ({_percent(left, m.base_files)}) match by partition and key range for a batch "
         f"like this: {compared:,} comparisons with {size(filters)} of filters, and {read:,} files whose keys are read"
     )
     if _prunes(left, m.base_files):
         return Choice(name, True, f"{numbers}; {_caveat(name, m)}")
-    return Choice(name, False, f"keys lie all over the files: {numbers}; the other indexes do that work at less cost")
+    return Choice(
+        name, False, f"keys are spread over all files: {numbers}; the other indexes do this work at less cost"
+    )
 
 
 def _simple(name: str, m: Measures) -> Choice:
@@ -176,9 +222,9 @@ def _simple(name: str, m: Measures) -> Choice:
 def _bucket(m: Measures) -> Choice:
     if m.bucketed_by:
         found = (
-            f"the rows found lie as {m.bucket_count} buckets put them"
+            f"the rows found match {m.bucket_count} buckets"
             if m.bucket_count
-            else "how many buckets it has does not show in the rows found"
+            else "the rows found do not show how many buckets it has"
         )
         lost = f"; {m.doubled:,} keys of the sample would be in two partitions" if m.doubled else ""
         return Choice("BUCKET", True, f"the table is bucketed (seen by {m.bucketed_by}); {found}{lost}")
@@ -191,25 +237,27 @@ def _bucket(m: Measures) -> Choice:
         return Choice(
             "BUCKET",
             m.bucket_skew <= BUCKET_SKEW,
-            f"no look-up at all; {share}, {even}; the number of buckets is fixed: give one base file of the size you want "
-            f"for each, with room to grow; {_caveat('BUCKET', m)}",
+            f"no lookup at all; {share}, {even}; the number of buckets is fixed: plan one base file of the size you want "
+            f"for each, with space to grow; {_caveat('BUCKET', m)}",
         )
     wish = f"it would suit a new table ({share}, {even})" if suits else f"{share}, {even}"
-    return Choice("BUCKET", False, f"the table's file groups are no buckets, so a start is refused; {wish}")
+    return Choice("BUCKET", False, f"the table's file groups are not buckets, so a start is refused; {wish}")
 
 
 def _inmemory(m: Measures) -> Choice:
     if m.rows <= INMEMORY_KEYS:
-        return Choice("INMEMORY", True, f"possible with {m.rows:,} rows; the table is read in whole at every start")
-    return Choice("INMEMORY", False, f"{m.rows:,} rows in the driver's memory are more than {INMEMORY_KEYS:,}")
+        return Choice("INMEMORY", True, f"possible with {m.rows:,} rows; every start reads the whole table")
+    return Choice(
+        "INMEMORY", False, f"{m.rows:,} rows in the driver's memory are more than the limit of {INMEMORY_KEYS:,}"
+    )
 
 
 def _caveat(name: str, m: Measures) -> str:
     if name.startswith("GLOBAL"):
         return "looks in all partitions"
     if not m.partitioned or m.tied_to_partition:
-        return "keeps nothing beside the table"
-    return f"a key that came with another partition would get a second row, which none of the {m.keys:,} keys did"
+        return "stores nothing outside the table"
+    return f"a key that comes with another partition would get a second row; none of the {m.keys:,} keys did"
 
 
 def _prunes(left: int, files: int) -> bool:
@@ -220,53 +268,8 @@ def _percent(part: int, whole: int) -> str:
     return f"{part / whole:.0%}" if whole else "-"
 
 
-_BAD = (Column("file", "bad record in"), Column("line", "line", "count"), Column("reason", "why"))
-_OUTCOMES = (Column("outcome", "newest record of a key", "name"), Column("keys", "keys", "count"), Column("share", "%"))
-_COSTS = (
-    Column("index", "a batch like this with", "name"),
-    Column("files", "base files", "count"),
-    Column("comparisons", "comparisons", "count"),
-    Column("filter_bytes", "filters", "bytes"),
-    Column("key_files", "read keys of", "count"),
-    Column("key_column_bytes", "keys and logs", "bytes"),
-)
-_RANKING = (
-    Column("rank", "", "count"),
-    Column("index", "index", "name"),
-    Column("fits", "fits", "name"),
-    Column("reason", "why"),
-)
-# What people see of the measures, in this order; JSON has them all under their own names.
-_TITLES: tuple[tuple[str, str, Kind], ...] = (
-    ("records", "good records", "count"),
-    ("bad", "bad records", "count"),
-    ("deletes", "deletes", "count"),
-    ("keys", "distinct keys", "count"),
-    ("duplicates", "records of a key beyond its first", "count"),
-    ("late_records", "records older than the row", "count"),
-    ("doubled", "keys that an index by partition doubles", "count"),
-    ("keys_twice", "keys the table has in several", "count"),
-    ("keys_only_in_logs", "keys whose row is in a log only", "count"),
-    ("rising_share", "steps to a greater key (random: 0.5)", "text"),
-    ("partitions_touched", "partitions touched", "count"),
-    ("partitions_new", "of them new", "count"),
-    ("partitions", "partitions of the table", "count"),
-    ("file_groups_touched", "file groups with rows of the sample", "count"),
-    ("file_groups", "file groups of the table", "count"),
-    ("base_files", "base files", "count"),
-    ("log_files", "log files", "count"),
-    ("files_of_key_mean", "base files whose range holds a key, mean", "text"),
-    ("files_of_key_p90", "and of nine keys in ten at most", "text"),
-    ("rows", "rows", "count"),
-    ("bytes", "bytes", "bytes"),
-    ("state_bytes", "expected size of the state index", "bytes"),
-    ("table_type", "table type", "text"),
-    ("bucketed_by", "bucketed, seen by", "text"),
-)
-
-
 def run_advise(arguments: argparse.Namespace, out: Output) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command and return the exit code."""
     settings = RecordSettings.of([arguments.props] if arguments.props is not None else [], arguments.hoodie_conf)
     table = listed_by_metadata(HoodieTable.open(arguments.target_base_path))
     spec = settings.decode_spec(table)
@@ -296,12 +299,13 @@ def _show(table: HoodieTable, sample: Sample, m: Measures, path: str, out: Outpu
         ]
     )
     if m.empty_table:
-        out.note("the table has no completed write: moves are those within the sample, nothing is known of updates")
+        out.note("the table has no completed write: moves are only those within the sample, updates are unknown")
     if sample.first_bad:
         out.listing("first_bad", _BAD, [(b.file, b.line, b.reason) for b in sample.first_bad])
         if m.bad > m.records:
             out.note(
-                "most records are bad, and what follows is of few: give the stream's --props, whose schema may have defaults"
+                "most records are bad, so the numbers below are of few records; give the stream's --props, whose schema may "
+                "have defaults"
             )
     out.listing("outcomes", _OUTCOMES, _outcomes(m))
     if not m.empty_table:
@@ -320,7 +324,7 @@ def _outcomes(m: Measures) -> Iterator[tuple[str, int, float]]:
 
 
 def _costs(m: Measures) -> Iterator[tuple[Any, ...]]:
-    """What each index would look at: nothing where it does not look into the table."""
+    """What each index would read. Zero for an index that does not read the table."""
     yield "STATE", 0, 0, 0, 0, 0
     yield "BLOOM", m.own_files_left, m.own_comparisons, m.own_filter_bytes, m.own_files_read, None
     yield "GLOBAL_BLOOM", m.files_left, m.comparisons, m.filter_bytes, m.files_read, None
@@ -338,3 +342,23 @@ def _show_properties(first: Choice, m: Measures, out: Output) -> None:
     out.note("properties to set:")
     for name, value in found.items():
         out.note(f"{name}={value}")
+
+
+def _add_flags(out: argparse.ArgumentParser) -> None:
+    add_table(out)
+    out.add_argument(
+        "--sample", metavar="PATH", required=True, help="file of JSON lines as the stream reads it, or a folder of them"
+    )
+    add_record_settings(out)
+    add_limit(out, 100_000, "records to read (0: all)")
+
+
+COMMANDS = (
+    Command(
+        "index",
+        "advise",
+        "measure a sample of a stream against a table, and recommend an index with reasons",
+        _add_flags,
+        lambda arguments, out, _: run_advise(arguments, out),
+    ),
+)

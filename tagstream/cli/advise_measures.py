@@ -1,4 +1,4 @@
-"""What a sample of a stream does to a table, in numbers."""
+"""Measures of a sample of a stream against a table."""
 
 from __future__ import annotations
 
@@ -23,34 +23,35 @@ from tagstream.table.keys.bucket_hash import BucketHash
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.stored_keys import bucket_evidence
 
-STATE_BYTES_BESIDE_KEY = 8  # docs/development/performance.md: 13.7 to 15.5 bytes a key with keys of eight bytes
-BUCKET_ROOM = 2  # the number of buckets is fixed, a table grows
+STATE_BYTES_BESIDE_KEY = 8  # docs/development/performance.md: 13.7 to 15.5 bytes per key with keys of eight bytes
+BUCKET_ROOM = 2  # the number of buckets is fixed, but a table grows
 _CHECKED_KEYS = 1000
 _BUCKETS_TRIED = 4
 
 
 @dataclass(frozen=True)
 class Measures:
-    """Counts are of records or of distinct keys, as said; sizes are bytes, shares 0 to 1 (None: nothing to share).
+    """Counts of records or of distinct keys, as said; sizes in bytes; shares 0 to 1 (None: no data).
 
-    Sample: ``records`` that were good, ``bad`` ones, ``deletes``, distinct ``keys``, ``duplicates`` (records - keys),
-    ``key_bytes`` a key. By the newest record of each key, the whole sample taken as one batch: ``updates`` (of a row in
+    Sample: ``records``: good ones; ``bad`` ones; ``deletes``; distinct ``keys``; ``duplicates`` (records - keys);
+    ``key_bytes`` per key. By the newest record of each key, with the whole sample as one batch: ``updates`` (the row is in
     the same partition), ``inserts``, ``moves`` (the row is in another partition), ``deletions`` (of a row), ``late`` (older
     than the row), ``unknown_deletes``. ``late_records``: all records that are older than the row. ``doubled``: keys that an
-    index by partition would give a second row. ``keys_twice``: keys that the table has in several partitions.
+    index by partition would give a second row. ``keys_twice``: keys that are in several partitions of the table.
     ``rising_share``: steps from one record to the next that go to a greater key (0.5: random, 1: in order of time).
 
-    Place: ``partitions_touched`` by records, of them ``partitions_new``; ``file_groups_touched`` hold rows of the sample.
-    ``files_of_key_mean`` and ``_p90``: base files whose key range holds a key. ``files_left`` by ranges for the whole
-    sample in all partitions (``own_``: each key in those of its records), ``files_read``: those whose filter rules out
-    not every key. ``comparisons``: pairs of key and file that ranges leave. ``filter_bytes``: of the files left.
+    Files: ``partitions_touched`` by records, ``partitions_new`` of them; ``file_groups_touched``: with rows of the sample.
+    ``files_of_key_mean`` and ``_p90``: base files whose key range includes a key. ``files_left``: files whose range has keys
+    of the sample, in all partitions (``own_``: each key only in the partitions of its records). ``files_read``: those whose
+    filter does not exclude every key. ``comparisons``: pairs of key and file after the range check. ``filter_bytes``: of
+    the ``files_left``.
 
-    Table: ``rows`` by the footers and of slices that only have logs; rows that logs add to or remove from a base file
-    are not counted. ``keys_only_in_logs``: keys of the sample whose row no base file has. ``simple_bytes``: key and
-    ordering columns and logs of the partitions touched, ``global_simple_bytes`` of all. ``state_bytes``: expected.
+    Table: ``rows`` by the footers, plus those of slices with only logs. Rows that logs add to or remove from a base file
+    are not counted. ``keys_only_in_logs``: keys of the sample whose row is in no base file. ``simple_bytes``: key and
+    ordering columns and logs of the partitions touched, ``global_simple_bytes``: of all. ``state_bytes``: expected size.
 
-    ``bucketed_by``: what shows that the table is bucketed; ``bucket_count``: the number of buckets under which the
-    sample's rows lie where they are. ``buckets``: what would suit a table of this size. ``bucket_skew``: fullest / mean.
+    ``bucketed_by``: what shows that the table is bucketed. ``bucket_count``: a number of buckets that matches the files of
+    the sample's rows. ``buckets``: a suitable number for a table of this size. ``bucket_skew``: fullest bucket / mean.
     """
 
     table_type: str
@@ -109,21 +110,21 @@ class Measures:
 
     @property
     def insert_share(self) -> float:
-        """Keys that were not there before; for a table without rows, records that are the first of their key."""
+        """Share of new keys; for a table without rows, share of records that are the first of their key."""
         return self.keys / self.records if self.empty_table else self.inserts / self.keys
 
     @property
     def tied_to_partition(self) -> bool:
-        """Whether partition and key identify a row together: so asked for, or so in the table."""
+        """Whether a row is identified by partition and key together: by the options, or by the rows of the table."""
         return not self.global_keys or self.keys_twice > 0
 
 
 def measure(
     table: HoodieTable, sample: Sample, spec: DecodeSpec, file_bytes: int, progress: Callable[[str], None]
 ) -> Measures:
-    """Measure a sample that has records. ``file_bytes``: size of a full base file.
+    """Measure a sample that has records. ``file_bytes``: size of a full base file. ``progress`` gets a line of text.
 
-    ``spec.global_index``: the key alone identifies a row, so each is looked for in the whole table.
+    ``spec.global_index``: the key alone identifies a row, so each key is looked up in the whole table.
     """
     timeline = table.timeline()
     keys = SampleKeys.of(sample.rows)
@@ -190,7 +191,7 @@ def measure(
 
 
 def _outcome(batch: TagBatch, keys: Keys, sample: Sample, found: pa.Table, spec: DecodeSpec) -> dict[str, int]:
-    """What happens to each key, by the stream's own decisions, and how keys and partitions belong together."""
+    """What happens to each key, by the stream's own decisions, and how many keys are in several partitions."""
     first = keys.rows[keys.starts]
     names = sample.rows.select(["record_key", "part"]).take(pa.array(first))
     where = _places(names, found, sample.rows, by_partition=not spec.global_index)
@@ -230,7 +231,7 @@ def _outcome(batch: TagBatch, keys: Keys, sample: Sample, found: pa.Table, spec:
 
 
 def _places(names: pa.Table, found: pa.Table, records: pa.Table, *, by_partition: bool) -> pa.Table:
-    """One row of ``found`` a key, with the key's number in ``key``: of several the one in a partition of its records."""
+    """One row of ``found`` per key, if possible in a partition of its records. Column ``key`` has the key's number."""
     if by_partition:
         numbered = names.append_column("key", pa.array(np.arange(names.num_rows)))
         return found.join(numbered, ["record_key", "part"], join_type="inner").combine_chunks()
@@ -261,7 +262,7 @@ def _known(
 
 
 def _by_partition(sample: Sample, found: pa.Table) -> tuple[int, int]:
-    """(keys that an index by partition would give one row more than they have, keys the table has in several)."""
+    """(keys that an index by partition would give one more row, keys that are in several partitions of the table)."""
     upserts = sample.rows.filter(pa.array(~sample.deleted)).select(["record_key", "part"])
     has = found.select(["record_key", "part"]).group_by(["record_key", "part"]).aggregate([])
     gets = pa.concat_tables([has, upserts]).group_by(["record_key", "part"]).aggregate([])
@@ -290,7 +291,7 @@ def _skew(keys: pa.Array, fields: tuple[str, ...], buckets: int) -> float:
 
 
 def _bucket_count(found: pa.Table, fields: tuple[str, ...]) -> int | None:
-    """The least number of buckets that puts the rows found where they are, hashed by the whole key; None: none tried."""
+    """The least number of buckets that matches the files of the rows found, by a hash of the whole key; None for none."""
     few = found.slice(0, _CHECKED_KEYS)
     numbers = [bucket_of(file_id) for file_id in few.column("file_id").to_pylist()]
     if not numbers or None in numbers:

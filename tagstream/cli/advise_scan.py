@@ -1,4 +1,4 @@
-"""A table's footers, and the files that hold the keys of a sample."""
+"""A table's footers, and the files with the keys of a sample."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class SampleKeys:
-    """The distinct keys of a sample, sorted bytewise: of all (``every``), and by partition (``own``)."""
+    """The distinct keys of a sample, sorted bytewise: all (``every``), and by partition (``own``)."""
 
     every: pa.Array
     own: Mapping[str, pa.Array]
 
     @staticmethod
     def of(rows: pa.Table) -> SampleKeys:
-        """From ``Sample.rows``. Records that name no partition (deletes) are in ``every`` only."""
+        """From ``Sample.rows``. Records without a partition (deletes) are in ``every`` only."""
         pairs = rows.select(["part", "record_key"]).group_by(["part", "record_key"], use_threads=False).aggregate([])
         pairs = pairs.sort_by([("part", "ascending"), ("record_key", "ascending")])
         named = pairs.filter(pairs.column("part").is_valid())
@@ -49,11 +49,11 @@ class SampleKeys:
 
 @dataclass(frozen=True)
 class SliceFacts:
-    """One file slice. Bytes are those of the files; ``left`` counts keys of the sample within the base file's range.
+    """One file slice. Sizes are bytes of the files. ``left`` counts keys of the sample within the base file's range.
 
-    ``rows``: of the base file by its footer; of a slice that only has logs, the live ones. ``key_bytes``: the key and
-    ordering columns. ``own_left``: keys of records of the slice's partition only. ``candidates`` (``own_candidates``):
-    those its filter does not rule out. ``ranged``: the footer tells a key range.
+    ``rows``: of the base file, by its footer; for a slice with only logs, the live rows. ``key_bytes``: the key and
+    ordering columns. ``own_left``: only keys of records of the slice's partition. ``candidates`` (``own_candidates``):
+    keys that the filter does not exclude. ``ranged``: the footer has a key range.
     """
 
     file_slice: FileSlice
@@ -69,9 +69,9 @@ class SliceFacts:
 
 @dataclass(frozen=True)
 class TableScan:
-    """All slices, and the rows found (``record_key, part, file_id, only_log`` and, with an ordering field, ``ord``: codes).
+    """All slices, and the rows found (``record_key, part, file_id, only_log``; with an ordering field also ``ord``, codes).
 
-    ``files_of_key``: for each of ``SampleKeys.every`` the number of base files whose range holds it.
+    ``files_of_key``: for each of ``SampleKeys.every``, the number of base files whose range includes it.
     """
 
     slices: tuple[SliceFacts, ...]
@@ -88,9 +88,9 @@ def scan_table(
     everywhere: bool,
     progress: Callable[[str], None],
 ) -> TableScan:
-    """Look the keys up in every slice; ``everywhere`` False: each in the partitions of its own records only.
+    """Look up the keys in every slice; ``everywhere`` False: each key only in the partitions of its own records.
 
-    Reads all footers, and the key columns of the files that ranges and filters leave.
+    Reads all footers, and the key columns of the files that ranges and filters do not exclude.
     """
     as_of = timeline.newest_completed
     steps = np.zeros(len(keys.every) + 1, np.int64)
@@ -145,7 +145,7 @@ def scan_table(
 def _log_only(
     reader: SliceReader, at: FileSlice, wanted: pa.Array, ordering_type: pa.DataType | None
 ) -> tuple[int, pa.Table]:
-    """Live rows of a slice without base file, and those of the sample among them."""
+    """The number of live rows of a slice without base file, and the rows of the sample among them."""
     count, tables = 0, [_located(at, pa.array([], pa.string()), None, pa.array([], pa.bool_()), ordering_type)]
     for rows in reader.read(at):
         count += rows.num_rows
@@ -172,7 +172,7 @@ def _located(
 
 
 def _footer(storage: Storage, rel: str, columns: tuple[str, ...]) -> tuple[int, int, int, tuple[str, str] | None]:
-    """Rows, bytes of the columns, bytes of the filter as it is kept, and the key range where one can be used."""
+    """Rows, bytes of the columns, bytes of the filter as stored, and the key range if it is usable."""
     with open_base_file(storage, rel) as file:
         metadata = file.metadata
     chunks = 0
@@ -190,11 +190,11 @@ def _filter(storage: Storage, rel: str) -> BloomFilter | None:
     try:
         return read_footer(storage, rel).bloom
     except (CorruptFileError, UnsupportedTableError):
-        return None  # every key is a candidate; a damaged file shows when it is read
+        return None  # every key is a candidate; a damaged file causes an error when it is read
 
 
 def _between(keys: list[str], limits: tuple[str, str] | None) -> tuple[int, int]:
-    """First and last + 1 of the sorted keys within the limits; all where there are none."""
+    """First and last + 1 index of the sorted keys within the limits; all keys without limits."""
     if limits is None:
         return 0, len(keys)
     first = bisect_left(keys, limits[0])

@@ -1,25 +1,28 @@
-"""``tagstream table compact`` and ``cluster``: show a plan, schedule it, or carry it out.
+"""``tagstream table compact`` and ``cluster``: show a plan, schedule it, or execute it.
 
-A compaction is that of a merge-on-read table. A pending clustering can also be rolled back (``--take-back``).
+A compaction is for a merge-on-read table. A pending clustering can also be rolled back (``--take-back``).
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 
+from tagstream.cli.command import Clock
 from tagstream.cli.output import Column, Fact, Output
+from tagstream.cli.table_services import Check, changing
 from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.services.clustering import cluster, rollback_clustering
+from tagstream.table.services.clustering_options import ClusteringOptions
 from tagstream.table.services.clustering_plan import plan_clustering, schedule_clustering
 from tagstream.table.services.compaction import compact
 from tagstream.table.services.compaction_plan import plan_compaction, schedule_compaction
-from tagstream.table.services.options import ClusteringOptions, CompactionOptions, strategy_of
-from tagstream.table.services.planned import read_clustering, read_operations
+from tagstream.table.services.options import CompactionOptions, strategy_of
+from tagstream.table.services.plans import read_clustering, read_operations
 from tagstream.table.timeline.instant import COMPACTION
+from tagstream.table.timeline.timeline import Timeline
 
 _OPERATIONS = (
     Column("partition_path", "partition"),
@@ -27,15 +30,38 @@ _OPERATIONS = (
     Column("log_files", "log files", "count"),
     Column("base_file", "", json_only=True),
 )
+_PLAN = "hoodie.clustering.plan.strategy"
+_GROUPS = (
+    Column("partition_path", "partition"),
+    Column("file_groups", "file groups", "count"),
+    Column("outputs", "become", "count"),
+    Column("file_ids", "", json_only=True),
+)
 
 
-def show_compact(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> None:
-    """What would be planned, or what is in a plan."""
+def _add_compact(out: argparse.ArgumentParser) -> None:
+    which = out.add_mutually_exclusive_group()
+    which.add_argument("--schedule", action="store_true", help="only plan; another process executes the plan")
+    which.add_argument("--execute", metavar="T", help="only execute the plan of instant T")
+    out.add_argument(
+        "--strategy",
+        metavar="CLASS",
+        default="LogFileSizeBasedCompactionStrategy",
+        help="hoodie.compaction.strategy: which slices (default: LogFileSizeBasedCompactionStrategy)",
+    )
+    out.add_argument(
+        "--target-io", type=int, metavar="MB", default=512_000, help="hoodie.compaction.target.io (default: 512000)"
+    )
+    out.add_argument("--partition-regex", metavar="REGEX", help="hoodie.compaction.partition.path.regex")
+
+
+def _show_compact(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> None:
+    """Show the plan that would be scheduled, or the content of a pending one (``--execute``)."""
     timeline = table.timeline()
-    pending = [i.time for i in timeline.pending if i.action == COMPACTION]
-    out.facts([Fact("pending", "plans to be carried out", pending)])
+    pending = _pending_compactions(timeline)
+    out.facts([Fact("pending", "pending plans", pending)])
     if arguments.execute is not None:
-        found = read_operations(table, _checked_compaction(table, arguments.execute, pending))
+        found = read_operations(table, _checked(table, "compaction", arguments.execute, pending))
         rows = [(o.partition_path, o.file_id, len(o.log_files), o.base_file) for o in found]
     else:
         plan = (
@@ -49,21 +75,24 @@ def show_compact(table: HoodieTable, arguments: argparse.Namespace, out: Output,
     out.listing("operations", _OPERATIONS, rows)
 
 
-def run_compact(
+def _compact(
     table: HoodieTable,
     arguments: argparse.Namespace,
     out: Output,
-    clock_ms: Callable[[], int],
-    check: Callable[[], None],
+    clock_ms: Clock,
+    check: Check,
 ) -> bool:
-    """Carry out what is pending and what is planned now; ``--schedule``: only plan, ``--execute``: only that plan."""
+    """Execute the pending plans and one that is planned now. ``--schedule``: only plan. ``--execute``: only that plan.
+
+    Returns whether something was planned or executed.
+    """
     options = _compaction_options(arguments)
-    pending = [i.time for i in table.timeline().pending if i.action == COMPACTION]
+    pending = _pending_compactions(table.timeline())
     if arguments.schedule:
         planned = schedule_compaction(table, options, clock_ms, check, force=True)
         out.facts([Fact("planned", "planned", planned, "name")])
         return planned is not None
-    todo = pending if arguments.execute is None else [_checked_compaction(table, arguments.execute, pending)]
+    todo = pending if arguments.execute is None else [_checked(table, "compaction", arguments.execute, pending)]
     done = [compact(table, instant, clock_ms, check, options=options) for instant in todo]
     if arguments.execute is None:
         planned = schedule_compaction(table, options, clock_ms, check, force=True)
@@ -86,30 +115,31 @@ def _compaction_options(arguments: argparse.Namespace) -> CompactionOptions:
     )
 
 
-def _checked_compaction(table: HoodieTable, instant: str, pending: list[str]) -> str:
-    if instant not in pending:
-        raise ConfigError(
-            f"table {table.config.name} at {table.base_path} has no pending compaction {instant}; "
-            f"pending: {', '.join(pending) or 'none'}"
+def _add_cluster(out: argparse.ArgumentParser) -> None:
+    defaults = ClusteringOptions()
+    which = out.add_mutually_exclusive_group()
+    which.add_argument("--schedule", action="store_true", help="only plan; another process executes the plan")
+    which.add_argument("--execute", metavar="T", help="only execute the plan of instant T")
+    which.add_argument("--take-back", metavar="T", help="roll back the plan of instant T and its files")
+    out.add_argument("--sort-columns", metavar="A,B", help=f"{_PLAN}.sort.columns (default: rows keep their order)")
+    for flag, default, key in (
+        ("small-file-limit", defaults.small_file_limit, "small.file.limit"),
+        ("target-file-bytes", defaults.target_file_bytes, "target.file.max.bytes"),
+        ("max-groups", defaults.max_groups, "max.num.groups"),
+    ):
+        out.add_argument(
+            f"--{flag}", type=int, metavar="N", default=default, help=f"{_PLAN}.{key} (default: {default})"
         )
-    return instant
+    out.add_argument("--partition-regex", metavar="REGEX", help=f"{_PLAN}.partition.regex.pattern")
 
 
-_GROUPS = (
-    Column("partition_path", "partition"),
-    Column("file_groups", "file groups", "count"),
-    Column("outputs", "become", "count"),
-    Column("file_ids", "", json_only=True),
-)
-
-
-def show_cluster(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> None:
-    """What would be planned, or what is in a plan."""
+def _show_cluster(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> None:
+    """Show the plan that would be scheduled, or the content of a pending one (``--execute``, ``--take-back``)."""
     pending = _pending_clusterings(table)
-    out.facts([Fact("pending", "plans to be carried out", pending)])
+    out.facts([Fact("pending", "pending plans", pending)])
     named = arguments.execute or arguments.take_back
     if named is not None:
-        found = read_clustering(table, _checked_clustering(table, named, pending)).groups
+        found = read_clustering(table, _checked(table, "clustering", named, pending)).groups
         rows = [(g.partition_path, len(g.slices), g.outputs, list(g.file_ids)) for g in found]
     else:
         timeline, now_ms = table.timeline(), clock_ms()
@@ -131,30 +161,33 @@ def show_cluster(table: HoodieTable, arguments: argparse.Namespace, out: Output,
     out.listing("groups", _GROUPS, rows)
 
 
-def run_cluster(
+def _cluster(
     table: HoodieTable,
     arguments: argparse.Namespace,
     out: Output,
-    clock_ms: Callable[[], int],
-    check: Callable[[], None],
+    clock_ms: Clock,
+    check: Check,
 ) -> bool:
-    """Carry out what is pending and what is planned now. ``--schedule``: only plan, ``--execute``: only that plan,
-    ``--take-back``: remove that plan and what was written of it."""
+    """Execute the pending plans and one that is planned now. ``--schedule``: only plan. ``--execute``: only that plan.
+    ``--take-back``: roll back that plan and its files.
+
+    Returns whether something was planned, executed or rolled back.
+    """
     table.check_writable(keeps_metadata=True)
     options, pending = _clustering_options(arguments), _pending_clusterings(table)
     if arguments.take_back is not None:
-        instant = _checked_clustering(table, arguments.take_back, pending)
+        instant = _checked(table, "clustering", arguments.take_back, pending)
         time = fresh_times(table, MetadataWriter.open(table), clock_ms)()
         taken = rollback_clustering(table, instant, time, check)
         out.facts(
-            [Fact("taken_back", "taken back", instant, "name"), Fact("rollback", "rollback", taken.instant, "name")]
+            [Fact("taken_back", "rolled back", instant, "name"), Fact("rollback", "rollback", taken.instant, "name")]
         )
         return True
     if arguments.schedule:
         planned = schedule_clustering(table, options, clock_ms, check, force=True, look_at_all=True)
         out.facts([Fact("planned", "planned", planned, "name")])
         return planned is not None
-    todo = pending if arguments.execute is None else [_checked_clustering(table, arguments.execute, pending)]
+    todo = pending if arguments.execute is None else [_checked(table, "clustering", arguments.execute, pending)]
     done = [cluster(table, instant, clock_ms, check, max_memory=options.max_memory) for instant in todo]
     if arguments.execute is None:
         planned = schedule_clustering(table, options, clock_ms, check, force=True, look_at_all=True)
@@ -182,14 +215,36 @@ def _clustering_options(arguments: argparse.Namespace) -> ClusteringOptions:
     )
 
 
+def _pending_compactions(timeline: Timeline) -> list[str]:
+    return [i.time for i in timeline.pending if i.action == COMPACTION]
+
+
 def _pending_clusterings(table: HoodieTable) -> list[str]:
     return sorted(set(table.timeline().pending_clusterings.values()))
 
 
-def _checked_clustering(table: HoodieTable, instant: str, pending: list[str]) -> str:
+def _checked(table: HoodieTable, service: str, instant: str, pending: list[str]) -> str:
     if instant not in pending:
         raise ConfigError(
-            f"table {table.config.name} at {table.base_path} has no pending clustering {instant}; "
+            f"table {table.config.name} at {table.base_path} has no pending {service} {instant}; "
             f"pending: {', '.join(pending) or 'none'}"
         )
     return instant
+
+
+COMMANDS = (
+    changing(
+        "compact",
+        "merge-on-read: merge the log files of file slices into new base files",
+        _add_compact,
+        _show_compact,
+        _compact,
+    ),
+    changing(
+        "cluster",
+        "merge small file groups into new ones, sorted by columns if requested",
+        _add_cluster,
+        _show_cluster,
+        _cluster,
+    ),
+)

@@ -1,20 +1,22 @@
-"""``tagstream fetch-jars``: the jars that jobs here would fetch at their start, fetched beforehand."""
+"""``tagstream fetch-jars``: fetch in advance the jars that jobs on this machine would fetch at their start."""
 
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from tagstream.cli.command import Command
 from tagstream.cli.output import AdminError, Column, Fact, Output
 
 _COLUMNS = (Column("kind", "for", "name"), Column("name", "jar", "name"), Column("bytes", "size", "bytes"))
 
 
 def run_fetch_jars(arguments: argparse.Namespace, out: Output, env: Mapping[str, str]) -> int:
-    """Fetch what is not there, and list what is there then. AdminError where no Spark is installed."""
+    """Fetch the missing jars, and list all of them. AdminError when no Spark is installed."""
     try:
-        # Which jars: that depends on the Spark that is installed.
+        # The list of jars depends on the installed Spark.
         from tagstream.streaming.job.environment import s3a_jars
         from tagstream.streaming.source.connector import connector_jars
         from tagstream.streaming.source.jars import knows_s3a, running
@@ -23,7 +25,7 @@ def run_fetch_jars(arguments: argparse.Namespace, out: Output, env: Mapping[str,
             raise
         raise AdminError(
             "this Python has no pyspark, and each release of Spark needs its own jars: install the extra spark, or put "
-            "the folder python of the Spark that is there on PYTHONPATH, with the zip of py4j in it"
+            "the folder python of your Spark on PYTHONPATH, with the zip of py4j in it"
         ) from e
     told = {**env, "TAGSTREAM_JARS": arguments.out} if arguments.out else env
     both = arguments.kafka == arguments.s3a
@@ -41,5 +43,26 @@ def run_fetch_jars(arguments: argparse.Namespace, out: Output, env: Mapping[str,
         [Fact("spark", "Spark", spark), Fact("scala", "Scala", scala), Fact("folders", "folder", ", ".join(folders))]
     )
     if arguments.out:
-        out.note(f"Jobs look there with TAGSTREAM_JARS={folders[0]}")
+        out.note(f"Jobs find them with TAGSTREAM_JARS={folders[0]}")
     return 0
+
+
+def _add_flags(out: argparse.ArgumentParser) -> None:
+    out.add_argument("--kafka", action="store_true", help="the jars of Kafka's connector (default: all jars)")
+    out.add_argument("--s3a", action="store_true", help="the jars for a checkpoint on s3a:// (default: all jars)")
+    out.add_argument(
+        "--out",
+        metavar="FOLDER",
+        help="folder for the jars, for TAGSTREAM_JARS of a job (default: TAGSTREAM_JARS, or else the cache of the jobs)",
+    )
+
+
+COMMANDS = (
+    Command(
+        "fetch-jars",
+        "",
+        "fetch the jars that the installed Spark needs, so that no start has to fetch them",
+        _add_flags,
+        lambda arguments, out, _: run_fetch_jars(arguments, out, os.environ),
+    ),
+)

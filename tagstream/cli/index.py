@@ -1,20 +1,17 @@
-"""``tagstream index``: get, stats, and the calls of the other index commands."""
+"""``tagstream index get`` and ``stats``: a key of the index in a checkpoint, and its numbers by key group."""
 
 from __future__ import annotations
 
 import argparse
 import datetime as dt
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from tagstream.cli.index_export import run_export
+from tagstream.cli.command import Clock, Command, add_checkpoint
 from tagstream.cli.index_reader import Entries, existing_checkpoint, key_groups_of, open_index, state_keys
-from tagstream.cli.index_verify import run_verify
 from tagstream.cli.output import Column, Fact, Output
-from tagstream.cli.rescale import run_import
 from tagstream.state import codec
 from tagstream.state.index_view import places_of_records
 from tagstream.table.errors import ConfigError
@@ -31,32 +28,15 @@ _GROUPS = (
 )
 
 
-def run_index(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> int:
-    """Run one of the index commands; returns the exit code."""
-    match arguments.command:
-        case "get":
-            return _get(arguments, out)
-        case "stats":
-            return _stats(arguments, out)
-        case "export":
-            return run_export(arguments, out, clock_ms)
-        case "import":
-            return run_import(arguments, out, clock_ms)
-        case _:
-            return run_verify(arguments, out)
-
-
-def _get(arguments: argparse.Namespace, out: Output) -> int:
+def _get(arguments: argparse.Namespace, out: Output, _: Clock) -> int:
     with open_index(existing_checkpoint(arguments.checkpoint_dir)) as index:
         layout = index.layout
         if layout.global_index and arguments.partition is not None:
-            raise ConfigError(
-                f"the index in {index.checkpoint} is global: a key is in one partition; leave --partition out"
-            )
+            raise ConfigError(f"the index in {index.checkpoint} is global: a key is in one partition; omit --partition")
         if not layout.global_index and arguments.partition is None:
             raise ConfigError(
-                f"the index in {index.checkpoint} is not global (index.global.enabled=false): a key is known by partition; "
-                "name it with --partition"
+                f"the index in {index.checkpoint} is not global (index.global.enabled=false): it has a key per partition; "
+                "name the partition with --partition"
             )
         skeys = state_keys(pa.array([arguments.key]), arguments.partition or "", layout)
         (group,) = key_groups_of(skeys, len(index.labels)).tolist()
@@ -86,11 +66,11 @@ def _location(entries: Entries, layout: Any, partition: str | None) -> list[Fact
 
 
 def _shown(ordering: Any) -> Any:
-    """The bytes of several ordering fields as hex digits."""
+    """Bytes (the value of several ordering fields) as hex digits."""
     return ordering.hex() if isinstance(ordering, bytes) else ordering
 
 
-def _stats(arguments: argparse.Namespace, out: Output) -> int:
+def _stats(arguments: argparse.Namespace, out: Output, _: Clock) -> int:
     with open_index(existing_checkpoint(arguments.checkpoint_dir)) as index:
         heads, meta = index.heads, index.heads.meta
         out.facts(
@@ -103,16 +83,16 @@ def _stats(arguments: argparse.Namespace, out: Output) -> int:
                 Fact("ordering_kind", "ordering values", meta.ordering),
                 Fact("key_groups", "key groups", meta.key_groups, "count"),
                 Fact("shuffle_partitions", "shuffle partitions", meta.shuffle_partitions, "count"),
-                Fact("generation", "generation", heads.generation),
-                Fact("epoch", "epoch", heads.epoch),
+                Fact("generation", "generation", heads.index_load),
+                Fact("epoch", "epoch", heads.catch_up),
             ]
         )
         rows = []
-        for group, label in enumerate(index.labels):  # a row a key group, of which there are few
+        for group, label in enumerate(index.labels):  # a row per key group, of which there are few
             counts, pointer = index.counts(label), heads.pointers[label]
             snapshot, deltas = index.sizes(label)
             rows.append(
-                (group, label, counts.live, counts.tombstones, snapshot, deltas, len(pointer.deltas), pointer.epoch)
+                (group, label, counts.live, counts.tombstones, snapshot, deltas, len(pointer.deltas), pointer.catch_up)
             )
     out.listing("groups", _GROUPS, rows)
     live, dead, size = sum(r[2] for r in rows), sum(r[3] for r in rows), sum(r[4] + r[5] for r in rows)
@@ -121,7 +101,19 @@ def _stats(arguments: argparse.Namespace, out: Output) -> int:
             Fact("keys", "keys", live, "count"),
             Fact("tombstones", "tombstones", dead, "count"),
             Fact("bytes", "bytes", size, "bytes"),
-            Fact("bytes_per_key", "bytes a key", round(size / (live + dead), 1) if live + dead else None),
+            Fact("bytes_per_key", "bytes per key", round(size / (live + dead), 1) if live + dead else None),
         ]
     )
     return 0
+
+
+def _add_get(out: argparse.ArgumentParser) -> None:
+    out.add_argument("key", metavar="KEY", help="record key, as in the column _hoodie_record_key")
+    add_checkpoint(out)
+    out.add_argument("--partition", metavar="PATH", help="partition path; for an index with index.global.enabled=false")
+
+
+COMMANDS = (
+    Command("index", "get", "where a record key is; exit code 1 when the index does not have it", _add_get, _get),
+    Command("index", "stats", "keys, tombstones and bytes of every key group", add_checkpoint, _stats),
+)

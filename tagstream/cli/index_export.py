@@ -1,9 +1,9 @@
 """The index as a Parquet file: ``tagstream index export``, and the check of such a file's rows for an import.
 
-Columns: ``record_key``, ``partition_path``, ``file_id``, ``instant`` (text), ``ordering`` (int64, text, or the
-bytes of several fields, as the index keeps it; left out for an index without ordering values), and with ``--all``
-also ``deleted``. A deleted row without a record key says when the table was emptied at its source (TRUNCATE). The
-file's metadata has the fixed choices of the checkpoint under ``tagstream.index``.
+Columns: ``record_key``, ``partition_path``, ``file_id``, ``instant`` (strings), ``ordering`` (int64, string, or the bytes
+of several fields, as in the index; missing for an index without ordering values), and with ``--all`` also ``deleted``. A
+deleted row without a record key has the ordering value of the newest TRUNCATE of the source table. The file's metadata
+has the fixed choices of the checkpoint under ``tagstream.index``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tagstream.cli.command import Clock, Command, add_checkpoint
 from tagstream.cli.index_reader import (
     EmptiedMark,
     Entries,
@@ -34,16 +35,20 @@ from tagstream.cli.output import AdminError, Fact, Output
 from tagstream.state.checkpoint import CheckpointMeta
 from tagstream.state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records, minutes_of
 from tagstream.state.layout import OrderingKind, StateLayout
-from tagstream.state.store_entries import Place
+from tagstream.state.store_entries import Location
 
 METADATA_KEY = b"tagstream.index"
 _VERSION = 1
 _READ_ROWS = 250_000
+_DIGITS = "^[0-9]{1,18}$"
 
 
 @dataclass(frozen=True)
 class ExportInfo:
-    """What an exported file says about itself. ``batch_id``, ``instant``: of the newest batch in it."""
+    """The metadata of an exported file. ``tombstones``: whether it has deleted keys.
+
+    ``batch_id``, ``instant``: of the newest batch in the file.
+    """
 
     key_groups: int
     shuffle_partitions: int
@@ -56,7 +61,7 @@ class ExportInfo:
 
     @classmethod
     def of(cls, meta: CheckpointMeta, batch_id: int | None, instant: str | None, *, tombstones: bool) -> ExportInfo:
-        """The choices of a checkpoint."""
+        """The metadata from the choices of a checkpoint."""
         sizes = (meta.key_groups, meta.shuffle_partitions)
         return cls(*sizes, meta.stream_id, meta.ordering, meta.global_index, tombstones, batch_id, instant)
 
@@ -71,8 +76,8 @@ class ExportInfo:
         return pa.schema(fields)
 
 
-def run_export(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> int:
-    """Write the index to a new file, a row group at a time."""
+def run_export(arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> int:
+    """Write the index to a new file, one row group at a time, and return the exit code."""
     path = os.path.abspath(arguments.out)
     if os.path.lexists(path):
         raise AdminError(f"{path} exists; give another --out, or remove it")
@@ -98,7 +103,7 @@ def run_export(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[]
                     dead += 1
         os.link(temp, path)
     except FileExistsError as e:
-        raise AdminError(f"{path} was made in the meantime; give another --out") from e
+        raise AdminError(f"{path} was created in the meantime; give another --out") from e
     finally:
         if os.path.exists(temp):
             os.unlink(temp)
@@ -129,19 +134,21 @@ def _rows(entries: Entries, layout: StateLayout, info: ExportInfo) -> pa.RecordB
 
 
 def read_info(path: str) -> ExportInfo:
-    """What an exported file says about itself; AdminError when it is none, or its columns are not those it must have."""
+    """The metadata of an exported file. AdminError when it is not an export, or its columns are not the expected ones."""
     try:
         with pq.ParquetFile(path) as file:
             schema = file.schema_arrow
     except FileNotFoundError as e:
         raise AdminError(f"{path} does not exist; check --from") from e
     except (pa.ArrowInvalid, OSError) as e:
-        raise AdminError(f"{path} is no readable Parquet file ({e}); export the index again") from e
+        raise AdminError(f"{path} is not a readable Parquet file ({e}); export the index again") from e
     try:
         doc: dict[str, Any] = json.loads((schema.metadata or {})[METADATA_KEY])
         version = doc.pop("version")
         if version != _VERSION:
-            raise AdminError(f"{path} is an export of version {version!r}, this program knows {_VERSION}")
+            raise AdminError(
+                f"{path} is an export of version {version!r}, this program knows {_VERSION}; export the index again"
+            )
         info = ExportInfo(**doc)
     except (KeyError, TypeError, ValueError) as e:
         raise AdminError(f"{path} was not made by `tagstream index export` (its metadata lacks tagstream.index)") from e
@@ -173,15 +180,12 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-_DIGITS = "^[0-9]{1,18}$"
-
-
 def imported_entries(
-    path: str, info: ExportInfo, layout: StateLayout, there: set[Place], now_ms: int
+    path: str, info: ExportInfo, layout: StateLayout, there: set[Location], now_ms: int
 ) -> Iterator[Entries]:
-    """The file's records in bounded pieces; AdminError names the first row that cannot be one.
+    """The file's records in bounded pieces. AdminError names the first row that is not valid.
 
-    ``there``: the file groups of the table. ``now_ms``: the time to live counts from it.
+    ``there``: the file groups of the table. ``now_ms``: start of the time to live, in milliseconds since 1970.
     """
     first = 0
     for rows in read_rows(path, info):
@@ -195,7 +199,7 @@ def _check(path: str, first: int, rows: pa.RecordBatch, layout: StateLayout) -> 
     placed = pc.or_(deleted, pc.and_(rows["partition_path"].is_valid(), rows["file_id"].is_valid()))
     keys = rows["record_key"]
     named: pa.Array = pc.not_equal(keys, "")
-    if layout.ordering != "none":  # the record of when the table was emptied
+    if layout.ordering != "none":  # the record of the newest TRUNCATE
         named = pc.or_(named, pc.and_(deleted, rows["ordering"].is_valid()))
     checks = [
         (pc.and_kleene(keys.is_valid(), named), "has no record_key"),
@@ -219,7 +223,7 @@ def _deleted(rows: pa.RecordBatch) -> pa.Array:
     return rows["deleted"].fill_null(False)
 
 
-def _entries(path: str, rows: pa.RecordBatch, layout: StateLayout, there: set[Place], minutes: int) -> Entries:
+def _entries(path: str, rows: pa.RecordBatch, layout: StateLayout, there: set[Location], minutes: int) -> Entries:
     n = rows.num_rows
     dead = _deleted(rows).to_numpy(zero_copy_only=False)
     places, place = _places(rows, dead)
@@ -228,19 +232,19 @@ def _entries(path: str, rows: pa.RecordBatch, layout: StateLayout, there: set[Pl
         partition, file_id = unknown[0]
         raise AdminError(
             f"{path} names {len(unknown)} file groups that the table does not have, first {file_id} of partition "
-            f"{partition!r}: the table has changed since the export, or it is another one"
+            f"{partition!r}: the table has changed since the export, or it is another table; export the index again"
         )
     flags = np.where(dead, TOMBSTONE, 0).astype(np.uint8)
     ordering, known = _ordering(rows, layout)
     flags |= np.where(known, 0, ORDERING_UNKNOWN).astype(np.uint8)
     skeys = state_keys(rows["record_key"], rows["partition_path"], layout)
     instant = rows["instant"].cast(pa.int64()).to_numpy()
-    loc = np.full(n, NO_LOCATION, np.uint32)  # codes are given by the load
+    loc = np.full(n, NO_LOCATION, np.uint32)  # the load sets the codes
     return Entries(skeys, Records(loc, instant, np.full(n, minutes, np.uint32), flags, ordering), places, place)
 
 
-def _places(rows: pa.RecordBatch, dead: npt.NDArray[np.bool_]) -> tuple[list[Place], npt.NDArray[np.int64]]:
-    """Distinct places of the live rows, and the index of each row's, -1 for a tombstone."""
+def _places(rows: pa.RecordBatch, dead: npt.NDArray[np.bool_]) -> tuple[list[Location], npt.NDArray[np.int64]]:
+    """Distinct locations of the live rows, and for each row the index of its location, -1 for a tombstone."""
     live = pa.array(~dead)
     names = (
         pc.binary_join_element_wise(rows["partition_path"], rows["file_id"], "\x00").filter(live).dictionary_encode()
@@ -262,3 +266,12 @@ def _ordering(rows: pa.RecordBatch, layout: StateLayout) -> tuple[npt.NDArray[np
     out = np.empty(n, object)
     out[:] = values.cast(pa.binary()).fill_null(b"").to_pylist()
     return out, known
+
+
+def _add_flags(out: argparse.ArgumentParser) -> None:
+    add_checkpoint(out)
+    out.add_argument("--out", metavar="FILE", required=True, help="Parquet file to write; must not exist")
+    out.add_argument("--all", action="store_true", help="also tombstones, marked by the column deleted")
+
+
+COMMANDS = (Command("index", "export", "write the index to a Parquet file", _add_flags, run_export),)

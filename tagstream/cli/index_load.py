@@ -1,9 +1,9 @@
-"""A new checkpoint's index from records of an old one: cut by key group on disk, then loaded group by group.
+"""Load a new checkpoint's index from records of an old one: divide them by key group on disk, then load group by group.
 
-Every record keeps its instant, ordering value and time of change. (The load from a table,
-``state.bulk_load``, gives the same ones to all records of a place.) A key that is in several places of the
-table keeps all of them (``state/store_entries.py``). Several processes can share both steps
-(``cli/index_processes.py``). The memory of one process is that of a key range of a group.
+Every record keeps its instant, ordering value and time of change. (The load from a table, ``state.bulk_load``, gives the
+same instant and time to all records of a location.) A key that is in several locations of the table keeps all of them
+(``state/store_entries.py``). Several processes can share both steps (``cli/index_processes.py``). The memory of one
+process is that of one key range of a group.
 """
 
 from __future__ import annotations
@@ -25,27 +25,32 @@ from tagstream.cli.index_reader import EmptiedMark, Entries, key_groups_of
 from tagstream.cli.output import AdminError
 from tagstream.state import codec
 from tagstream.state.codec import NO_LOCATION, TOMBSTONE, Records, sort_keys
-from tagstream.state.index_loads import GenerationMarker, GroupStart, complete_generation, write_start
+from tagstream.state.index_loads import GroupStart, IndexLoadMarker, complete_index_load, write_start
 from tagstream.state.layout import OrderingKind, StateLayout, has_bytes
 from tagstream.state.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
 from tagstream.state.scratch import make_folder, remove
 from tagstream.state.snapshot_and_deltas import take_snapshot
-from tagstream.state.store_entries import Place, StoreMeta, all_copies, copies_entry, intern, places_of
+from tagstream.state.store_entries import Location, StoreMeta, all_copies, copies_entry, intern, places_of
 from tagstream.table.storage.posix import PosixStorage
+
+RUN_ROWS = 1_000_000
+_SAMPLE = 10_000
+_CHAIN_BYTES = 16
+_INDEX_LOAD = 1
 
 
 @dataclass
-class CarriedCopies:
-    """The keys of an old index that are in several places of the table, with the places that it does not keep."""
+class KeyCopies:
+    """The keys of an old index that are in several locations of the table, each with its other locations."""
 
-    found: dict[bytes, list[Place]] = field(default_factory=dict)
+    found: dict[bytes, list[Location]] = field(default_factory=dict)
 
     def add(self, store: RocksStore, label: int) -> None:
-        """Take those of a key group."""
+        """Add those of a key group."""
         for skey, codes in all_copies(store):
             self.found[skey] = places_of(np.array(codes, np.uint32), store.get, label)
 
-    def of_group(self, group: int, groups: int) -> dict[bytes, list[Place]]:
+    def of_group(self, group: int, groups: int) -> dict[bytes, list[Location]]:
         """Those of one of the new key groups."""
         if not self.found:
             return {}
@@ -53,8 +58,10 @@ class CarriedCopies:
         return {skey: places for at, (skey, places) in zip(there, self.found.items(), strict=True) if at == group}
 
 
-def dictionary(used: Iterable[Place], copies: Mapping[bytes, list[Place]]) -> tuple[list[tuple[bytes, bytes]], int]:
-    """(entries of a new store, next free code): ``used`` are its records' places in the order of their codes."""
+def dictionary(
+    used: Iterable[Location], copies: Mapping[bytes, list[Location]]
+) -> tuple[list[tuple[bytes, bytes]], int]:
+    """(entries of a new store, next free code). ``used``: the locations of its records, in the order of their codes."""
     own = list(used)
     more = sorted({place for places in copies.values() for place in places} - {*own})
     codes, entries, next_code = intern([*own, *more], lambda names: [None] * len(names), 0)
@@ -63,14 +70,8 @@ def dictionary(used: Iterable[Place], copies: Mapping[bytes, list[Place]]) -> tu
     return entries, next_code
 
 
-RUN_ROWS = 1_000_000
-_SAMPLE = 10_000
-_CHAIN_BYTES = 16
-_GENERATION = 1
-
-
 def schema(kind: OrderingKind) -> pa.Schema:
-    """Columns of the records on their way: ``place`` is -1 for a tombstone."""
+    """Columns of the spilled records: ``place`` is the number of the location, -1 for a tombstone."""
     return pa.schema(
         [
             ("skey", pa.binary()),
@@ -85,37 +86,37 @@ def schema(kind: OrderingKind) -> pa.Schema:
 
 @dataclass
 class Places:
-    """Distinct (partition path, file id) pairs, numbered as they come."""
+    """Distinct (partition path, file id) pairs, numbered in the order of first use."""
 
-    numbers: dict[Place, int] = field(default_factory=dict)
+    numbers: dict[Location, int] = field(default_factory=dict)
 
-    def of(self, places: list[Place]) -> npt.NDArray[np.int32]:
-        """Their numbers."""
+    def of(self, places: list[Location]) -> npt.NDArray[np.int32]:
+        """The numbers of these locations. New ones are added."""
         numbers = self.numbers
         return np.array([numbers.setdefault(place, len(numbers)) for place in places], np.int32)
 
-    def names(self) -> list[Place]:
-        """The pairs by number."""
+    def names(self) -> list[Location]:
+        """The locations in the order of their numbers."""
         return list(self.numbers)
 
 
 @dataclass(frozen=True)
-class Carried:
-    """Records that were taken, in a spill file; ``places`` by the numbers that they have in it.
+class SpilledRecords:
+    """The records of one spill file. ``places``: its locations in the order of their numbers.
 
-    ``emptied``: the mark that the table was emptied at its source, if one was among them.
+    ``emptied``: the mark of the newest TRUNCATE of the source table, None without one.
     """
 
     done: ScanDone
-    places: list[Place]
-    copies: CarriedCopies
+    places: list[Location]
+    copies: KeyCopies
     emptied: Entries | None
 
 
-class Carrier:
-    """Takes records in any order, for a new index with ``groups`` key groups.
+class RecordSpiller:
+    """Writes records, in any order, to a spill file for a new index with ``groups`` key groups.
 
-    ``folder``: of spill files; ``task``: the number of its own.
+    ``folder``: of the spill files. ``task``: number of this one.
     """
 
     def __init__(self, layout: StateLayout, groups: int, folder: str, task: int = 0) -> None:
@@ -124,10 +125,10 @@ class Carrier:
         self._places = Places()
         self._writer = SpillWriter(PosixStorage(folder, sync=False), task, layout.ordering, 0)
         self._emptied = EmptiedMark(layout)
-        self.copies = CarriedCopies()
+        self.copies = KeyCopies()
 
     def add(self, entries: Entries) -> None:
-        """Take records. That the table was emptied at its source becomes known to every key group."""
+        """Add records. The mark of a TRUNCATE is removed from them: later every key group gets it."""
         entries = self._emptied.taken_from(entries)
         place = renumbered(entries.place, self._places.of(entries.places))
         records = entries.records
@@ -142,13 +143,13 @@ class Carrier:
         rows = pa.RecordBatch.from_arrays(columns, schema=schema(self._layout.ordering))
         self._writer.add(rows, key_groups_of(entries.skeys, self._groups))
 
-    def close(self) -> Carried:
-        """What was taken, to be loaded."""
-        return Carried(self._writer.close([]), self._places.names(), self.copies, self._emptied.found)
+    def close(self) -> SpilledRecords:
+        """Close the spill file and return its content, to be loaded."""
+        return SpilledRecords(self._writer.close([]), self._places.names(), self.copies, self._emptied.found)
 
 
 def renumbered(place: npt.NDArray[np.integer[Any]], numbers: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
-    """Places by other numbers; -1 stays."""
+    """Locations with other numbers; -1 stays."""
     out = np.full(len(place), -1, np.int32)
     live = place >= 0
     out[live] = numbers[place[live]]
@@ -157,9 +158,9 @@ def renumbered(place: npt.NDArray[np.integer[Any]], numbers: npt.NDArray[np.int3
 
 @dataclass(frozen=True)
 class GroupLoader:
-    """Loads key groups of generation 1 of a new index out of what was carried; any process can, each group for itself.
+    """Loads key groups of a new index from spill files, as index load 1. Any process can load any group.
 
-    ``numbers``: by spill file the numbers in ``places`` of its places. ``folder``: that of the spill files.
+    ``numbers``: for each spill file, its locations' indexes in ``places``. ``folder``: of the spill files.
     """
 
     layout: StateLayout
@@ -167,16 +168,16 @@ class GroupLoader:
     folder: str
     done: tuple[ScanDone, ...]
     numbers: tuple[npt.NDArray[np.int32], ...]
-    places: list[Place]
-    copies: CarriedCopies
+    places: list[Location]
+    copies: KeyCopies
     emptied: Entries | None
 
     @classmethod
-    def of(cls, layout: StateLayout, groups: int, folder: str, carried: Iterable[Carried]) -> GroupLoader:
-        """What was carried by several, put together; each is forgotten but for its numbers as it comes."""
-        places, copies, mark = Places(), CarriedCopies(), EmptiedMark(layout)
+    def of(cls, layout: StateLayout, groups: int, folder: str, spilled: Iterable[SpilledRecords]) -> GroupLoader:
+        """Combine several spill files. Only the numbers of each file's locations are kept in memory."""
+        places, copies, mark = Places(), KeyCopies(), EmptiedMark(layout)
         done, numbers = [], []
-        for one in carried:
+        for one in spilled:
             done.append(one.done)
             numbers.append(places.of(one.places))
             copies.found |= one.copies.found
@@ -184,7 +185,7 @@ class GroupLoader:
         return cls(layout, groups, folder, tuple(done), tuple(numbers), places.names(), copies, mark.found)
 
     def load(self, group: int, label: int) -> GroupStart:
-        """Write a key group's snapshot and what its generation starts with; AdminError names a key that came twice."""
+        """Write a key group's snapshot and start file. AdminError names a key that is there twice."""
         scratch = os.path.join(self.folder, f"load-{label}")
         make_folder(scratch)
         try:
@@ -194,7 +195,7 @@ class GroupLoader:
 
     def _load_in(self, scratch: str, group: int, label: int) -> GroupStart:
         layout = self.layout
-        digest = blake2b(f"generation {_GENERATION}".encode(), digest_size=_CHAIN_BYTES)
+        digest = blake2b(f"generation {_INDEX_LOAD}".encode(), digest_size=_CHAIN_BYTES)
         records = SortedFile(os.path.join(scratch, "records.sst"))
         codes = np.full(len(self.places), NO_LOCATION, np.uint32)
         used: list[int] = []
@@ -221,12 +222,12 @@ class GroupLoader:
                 store.ingest(records.path)
             size = sum(f["size"] for f in store.live_files())
             snapshot = take_snapshot(store, layout, label, 0, chain, None)
-        return write_start(layout, GroupStart(label, _GENERATION, snapshot, live, dead, 0, size))
+        return write_start(layout, GroupStart(label, _INDEX_LOAD, snapshot, live, dead, 0, size))
 
     def _records(
         self, group: int, codes: npt.NDArray[np.uint32], used: list[int]
     ) -> Iterator[tuple[list[bytes], Records]]:
-        """A key group's records in the order of their keys: first that of no record, if there is one."""
+        """A key group's records in the order of their keys. The mark of a TRUNCATE comes first, if there is one."""
         if self.emptied is not None:
             yield self.emptied.skeys.to_pylist(), self.emptied.records
         for run in self._runs(group):
@@ -250,7 +251,7 @@ class GroupLoader:
             yield pa.concat_tables([_between(p, low, high) for p in self._pieces(group)])
 
     def _pieces(self, group: int) -> Iterator[pa.Table]:
-        """A key group's rows as they lie in the spill files, their places by the common numbers."""
+        """A key group's rows in the order of the spill files, with the common numbers of their locations."""
         spills = PosixStorage(self.folder, sync=False)
         for done, numbers in zip(self.done, self.numbers, strict=True):
             for rows in read_pieces(spills, [done], group):
@@ -260,16 +261,17 @@ class GroupLoader:
 
 def complete(
     layout: StateLayout, starts: Sequence[GroupStart], table: str, covered: tuple[str, ...], partition_regex: str
-) -> GenerationMarker:
-    """Declare the generation complete whose key groups are loaded.
+) -> IndexLoadMarker:
+    """Mark the index load as complete after all key groups are loaded.
 
-    ``covered``: the completed writes of the table at ``table``; ``partition_regex``: of the partitions with keys.
+    ``starts``: of all key groups. ``covered``: the completed writes of the table at path ``table``. ``partition_regex``:
+    matches the partitions with keys.
     """
     instant = covered[-1] if covered else None
     live, tombstones = sum(s.live for s in starts), sum(s.tombstones for s in starts)
     report = BootstrapReport(
         table=table,
-        generation=_GENERATION,
+        index_load=_INDEX_LOAD,
         instant=instant,
         slices=0,
         files=0,
@@ -291,8 +293,8 @@ def complete(
         partition_regex=partition_regex,
         carried=True,
     )
-    marker = GenerationMarker(
-        generation=_GENERATION,
+    marker = IndexLoadMarker(
+        index_load=_INDEX_LOAD,
         instant=instant,
         live=live,
         tombstones=tombstones,
@@ -300,11 +302,11 @@ def complete(
         report=report.to_dict(),
         covered=covered,
     )
-    return complete_generation(layout, marker)
+    return complete_index_load(layout, marker)
 
 
 def _sorted(run: pa.Table, codes: npt.NDArray[np.uint32], used: list[int]) -> tuple[list[bytes], Records]:
-    """A key range in key order; new places get the next codes."""
+    """A key range in key order. New locations get the next codes."""
     skeys = run["skey"].to_numpy()
     order, first = sort_keys(skeys)
     if not first.all():

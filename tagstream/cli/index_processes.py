@@ -1,7 +1,7 @@
-"""Processes that share the work on an index: they read, cut and load its key groups in parallel.
+"""Processes that share the work on an index: they read, divide and load its key groups in parallel.
 
-One process carries some 220,000 keys a second. The others are forks of one that has only loaded the modules: a
-fork of a process that has threads of Arrow and RocksDB may hang, and loading the modules takes a second or two.
+One process handles about 220,000 keys per second. The others are forks of a process that has only loaded the modules. A
+fork of a process with threads of Arrow and RocksDB may hang, and loading the modules again takes a second or two.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from tagstream.cli.index_load import Carried, Carrier, GroupLoader
+from tagstream.cli.index_load import GroupLoader, RecordSpiller, SpilledRecords
 from tagstream.cli.index_reader import entries_of, open_index
 from tagstream.state.index_loads import GroupStart
 from tagstream.state.layout import StateLayout
 from tagstream.table.storage.storage import Storage
 
-LEAST_KEYS = 2_000_000  # for fewer, starting processes takes longer than the work
+LEAST_KEYS = 2_000_000  # with fewer keys, starting processes takes longer than the work
 T = TypeVar("T")
+_of_this_process: list[Callable[[int, int], object]] = []
 
 
 def processes_for(keys: int, groups: int, asked: int | None) -> int:
-    """How many processes share ``groups`` key groups of ``keys`` keys; ``asked``: as told, at most one a group."""
+    """Number of processes, at most one per group, for ``groups`` key groups with ``keys`` keys; ``asked``: by the user."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(groups, asked if asked is not None else cores if keys >= LEAST_KEYS else 1))
 
 
 @dataclass(frozen=True)
 class GroupReader:
-    """Reads key groups of the index in ``checkpoint`` and cuts them for a new one; ``committed``: as :func:`open_index`.
+    """Reads key groups of the index in ``checkpoint`` and divides them for a new index. ``committed``: see `open_index`.
 
-    ``layout``, ``groups`` and ``folder``: of the new index, and for its spill files.
+    ``layout`` and ``groups``: of the new index. ``folder``: for its spill files.
     """
 
     checkpoint: Storage
@@ -42,34 +43,34 @@ class GroupReader:
     groups: int
     folder: str
 
-    def read(self, group: int, label: int) -> Carried:
-        """The records of one key group."""
-        carrier = Carrier(self.layout, self.groups, self.folder, group)
+    def read(self, group: int, label: int) -> SpilledRecords:
+        """Write the records of one key group to a spill file."""
+        spiller = RecordSpiller(self.layout, self.groups, self.folder, group)
         with open_index(self.checkpoint, self.committed) as index, index.group(label) as store:
             for entries in entries_of(store, index.layout, label):
-                carrier.add(entries)
-            carrier.copies.add(store, label)
-        return carrier.close()
+                spiller.add(entries)
+            spiller.copies.add(store, label)
+        return spiller.close()
 
 
 def read_groups(
     reader: GroupReader, labels: Sequence[int], processes: int, progress: Callable[[str], None]
-) -> Iterator[Carried]:
-    """All key groups of an index, as they are read."""
+) -> Iterator[SpilledRecords]:
+    """All key groups of an index, one after another when read."""
     return _each(reader.read, labels, processes, lambda n: progress(f"read {n} of {len(labels)} key groups"))
 
 
 def load_groups(
     loader: GroupLoader, labels: Sequence[int], processes: int, progress: Callable[[str], None]
 ) -> list[GroupStart]:
-    """Every key group of the new index, loaded."""
+    """Load every key group of the new index and return their starts."""
     return list(_each(loader.load, labels, processes, lambda n: progress(f"wrote {n} of {len(labels)} key groups")))
 
 
 def _each(
     work: Callable[[int, int], T], labels: Sequence[int], processes: int, done: Callable[[int], None]
 ) -> Iterator[T]:
-    """``work`` on each key group (number and label), in their order; what one raises ends all."""
+    """``work`` on each key group (number and label), in order. An error of one ends all."""
     if processes == 1:
         for number, label in enumerate(labels):
             yield work(number, label)
@@ -88,11 +89,8 @@ def _each(
             raise
 
 
-_of_this_process: list[Callable[[int, int], object]] = []
-
-
 def _begin(work: Callable[[int, int], object]) -> None:
-    """In a new process: what it is for, sent once and not with each key group."""
+    """Set the work of a new process. It is sent once, and not with each key group."""
     _of_this_process[:] = [work]
 
 

@@ -1,7 +1,7 @@
-"""A checkpoint's index opened for reading, key group by key group in scratch folders.
+"""A checkpoint's index opened for reading, key group by key group, in scratch folders.
 
-The index is read as of the checkpoint's newest committed batch. The keys of a key group come as Arrow columns, in
-pieces; the state's keys are converted to record keys and back.
+The index is read as of the checkpoint's newest committed batch. The keys of a key group are Arrow columns, in pieces. State
+keys are converted to record keys and back.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ from tagstream.cli.output import AdminError, Fact
 from tagstream.state.checkpoint import META_FILE, TABLE_INDEX, CheckpointMeta, read_meta
 from tagstream.state.codec import ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.errors import StateError
-from tagstream.state.implied_deletes import emptied_key
-from tagstream.state.index_loads import GenerationMarker, read_marker
+from tagstream.state.implied_deletes import truncate_key
+from tagstream.state.index_loads import IndexLoadMarker, read_marker
 from tagstream.state.index_view import IndexHeads, counts_at, open_view, places_of_records, read_heads, sizes_at
 from tagstream.state.layout import StateLayout, key_groups
 from tagstream.state.rocks_store import RocksStore
 from tagstream.state.scratch import remove, scratch_folder
-from tagstream.state.store_entries import Place, StoreMeta, records_of
+from tagstream.state.store_entries import Location, StoreMeta, records_of
 from tagstream.state.tag_batch import GLOBAL_KEY, PARTITIONED_KEY
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import Storage
+
+_NUL = b"\x00"
+_LONGEST = 2**31 - 1
 
 
 @dataclass(frozen=True)
@@ -40,32 +43,32 @@ class Index:
 
     @property
     def checkpoint(self) -> str:
-        """Where it is, for people."""
+        """The path of the checkpoint, for messages."""
         return self.files.root
 
     @property
     def layout(self) -> StateLayout:
-        """Folders and kinds of the index."""
+        """Folders and fixed choices of the index."""
         return self.heads.layout
 
     @property
     def labels(self) -> tuple[int, ...]:
-        """Labels of the key groups; the place of a label is the number of its key group."""
+        """Labels of the key groups. The index of a label is the number of its key group."""
         return self.heads.meta.labels
 
     @property
-    def marker(self) -> GenerationMarker | None:
-        """What the generation was loaded from; None for an index that began empty."""
-        return read_marker(self.layout, self.heads.generation) if self.heads.generation else None
+    def marker(self) -> IndexLoadMarker | None:
+        """The marker of the index load; None for an index that began empty."""
+        return read_marker(self.layout, self.heads.index_load) if self.heads.index_load else None
 
     @property
     def partition_regex(self) -> str:
-        """The partitions whose keys it has."""
+        """Matches the partitions whose keys the index has."""
         marker = self.marker
         return str(marker.report.get("partition_regex", ".*")) if marker is not None else ".*"
 
     def facts(self) -> list[Fact]:
-        """What every command on an index says first."""
+        """The facts that every command on an index shows first."""
         heads, marker = self.heads, self.marker
         instant = heads.instant or (marker.instant if marker is not None else None)
         return [
@@ -76,17 +79,17 @@ class Index:
 
     @contextmanager
     def group(self, label: int) -> Iterator[RocksStore]:
-        """A key group's store, gone again afterwards."""
+        """A key group's store, removed at the end of the block."""
         try:
-            with open_view(self.layout, label, self.heads.pointers[label], self.heads.epoch) as store:
+            with open_view(self.layout, label, self.heads.pointers[label], self.heads.catch_up) as store:
                 yield store
         finally:
             remove(self.layout.group_dir(label))
 
     def counts(self, label: int) -> StoreMeta:
-        """A key group's counters, read from its newest delta alone where that is enough."""
+        """A key group's counters, read from its newest delta alone where possible."""
         heads = self.heads
-        return counts_at(self.layout, label, heads.pointers[label], heads.generation, heads.epoch)
+        return counts_at(self.layout, label, heads.pointers[label], heads.index_load, heads.catch_up)
 
     def sizes(self, label: int) -> tuple[int, int]:
         """Bytes of a key group's snapshot and of the deltas after it."""
@@ -94,16 +97,16 @@ class Index:
 
 
 def existing_checkpoint(url: str) -> Storage:
-    """A checkpoint with an index; AdminError when there is none."""
+    """The files of a checkpoint with an index; AdminError when there is none at ``url``."""
     checkpoint = open_storage(url)
     path = checkpoint.root
     if not checkpoint.exists(META_FILE):
         if not checkpoint.exists(""):
             raise AdminError(f"{path} does not exist; check --checkpoint-dir")
-        raise AdminError(f"{path} is no checkpoint of Tagstream: it has no {META_FILE}; check --checkpoint-dir")
+        raise AdminError(f"{path} is not a checkpoint of Tagstream: it has no {META_FILE}; check --checkpoint-dir")
     if read_meta(checkpoint).index == TABLE_INDEX:
         raise AdminError(
-            f"{path} holds no index: its stream looks keys up in the table (hoodie.index.type). Ask the table instead: "
+            f"{path} has no index: its stream looks keys up in the table (hoodie.index.type). Use these commands instead: "
             "tagstream table rows --key, tagstream table validate"
         )
     return checkpoint
@@ -113,35 +116,31 @@ def existing_checkpoint(url: str) -> Storage:
 def open_index(
     checkpoint: Storage, committed: Collection[str] | None = None, meta: CheckpointMeta | None = None
 ) -> Iterator[Index]:
-    """The index in an existing checkpoint. Nothing of the checkpoint is locked or changed.
+    """The index in an existing checkpoint. The checkpoint is neither locked nor changed.
 
     ``committed``: names of the batch manifests that count; by default those of the batches that Spark has committed.
-    ``meta``: the choices of a checkpoint in the making.
+    ``meta``: the choices of a checkpoint that is not complete yet.
     """
     with scratch_folder("tagstream-index-") as scratch:
         try:
             heads = read_heads(checkpoint, scratch, committed, meta)
-        except FileNotFoundError as e:  # a job that is at work has removed what it does not need any more
-            raise StateError(f"{e.filename} has just been removed; read again") from e
+        except FileNotFoundError as e:  # a running job has removed a file that it no longer needs
+            raise StateError(f"{e.filename} has just been removed by the job; run the command again") from e
         yield Index(checkpoint, replace(heads, layout=replace(heads.layout, lock_wait_s=0.0)))
-
-
-_NUL = b"\x00"
-_LONGEST = 2**31 - 1
 
 
 @dataclass(frozen=True)
 class Entries:
-    """Some keys of a key group. ``place``: index into ``places``, -1 for a tombstone."""
+    """Some keys of a key group. ``place``: index of the location in ``places``, -1 for a tombstone."""
 
     skeys: pa.Array
     records: Records
-    places: list[Place]
+    places: list[Location]
     place: npt.NDArray[np.int64]
 
     @property
     def deleted(self) -> npt.NDArray[np.bool_]:
-        """Which are tombstones."""
+        """Mask of the tombstones."""
         deleted: npt.NDArray[np.bool_] = (self.records.flags & TOMBSTONE) != 0
         return deleted
 
@@ -154,11 +153,11 @@ class Entries:
         return self._of_places(1)
 
     def instants(self) -> pa.Array:
-        """The instant that last set each key, as text."""
+        """The instant that last set each key, as strings."""
         return pa.array(self.records.instant, pa.int64()).cast(pa.string())
 
     def ordering(self, layout: StateLayout) -> pa.Array:
-        """Ordering values as the index keeps them; null where not known."""
+        """Ordering values as in the index; null where unknown."""
         unknown = (self.records.flags & ORDERING_UNKNOWN) != 0
         if layout.ordering == "bytes":
             return pa.array(self.records.ordering, pa.binary(), mask=unknown).cast(pa.string())
@@ -166,7 +165,7 @@ class Entries:
         return pa.array(self.records.ordering, kind, mask=unknown)
 
     def where(self, chosen: npt.NDArray[np.bool_]) -> Entries:
-        """Some of them."""
+        """The entries where the mask ``chosen`` is True."""
         r = self.records
         records = Records(r.loc[chosen], r.instant[chosen], r.minutes[chosen], r.flags[chosen], r.ordering[chosen])
         return Entries(self.skeys.filter(pa.array(chosen)), records, self.places, self.place[chosen])
@@ -177,7 +176,7 @@ class Entries:
 
 
 def entries_of(store: RocksStore, layout: StateLayout, label: int) -> Iterator[Entries]:
-    """All keys of a key group, in the order of the state's keys, in bounded pieces."""
+    """All keys of a key group, in the order of the state keys, in bounded pieces."""
     for keys, records in records_of(store, layout):
         places, place = places_of_records(store, records, label)
         yield Entries(pa.array(keys, pa.binary()), records, places, place)
@@ -185,31 +184,31 @@ def entries_of(store: RocksStore, layout: StateLayout, label: int) -> Iterator[E
 
 @dataclass
 class EmptiedMark:
-    """The newest event that emptied the table at its source, which every key group keeps under a key of no record.
+    """The newest TRUNCATE of the source table. Every key group keeps it under a key that no record has.
 
-    Its key does not belong to the group that has it: a new index has it in each of its groups, a file has it once.
+    That key does not belong to the group that has it. So a new index has it in each of its groups, and a file has it once.
     """
 
     layout: StateLayout
     found: Entries | None = None
 
     def taken_from(self, entries: Entries) -> Entries:
-        """The entries without it; it is kept here, the newest of all."""
-        is_mark = pc.equal(entries.skeys, emptied_key(self.layout)).to_numpy(zero_copy_only=False)
+        """The entries without the mark. The newest mark of all is kept in ``found``."""
+        is_mark = pc.equal(entries.skeys, truncate_key(self.layout)).to_numpy(zero_copy_only=False)
         if not is_mark.any():
             return entries
-        for number in np.flatnonzero(is_mark).tolist():  # one a key group
+        for number in np.flatnonzero(is_mark).tolist():  # one per key group
             self.take(entries.where(np.arange(len(is_mark)) == number))
         return entries.where(~is_mark)
 
     def take(self, mark: Entries | None) -> None:
-        """Keep a mark that is newer than the one that is kept."""
+        """Keep ``mark`` if it is newer than the one in ``found``."""
         if mark is not None and (self.found is None or mark.records.ordering[0] > self.found.records.ordering[0]):
             self.found = mark
 
 
 def record_keys(skeys: pa.Array, layout: StateLayout) -> tuple[pa.Array, pa.Array | None]:
-    """(record keys, partition paths; None for a global index) in the state's keys."""
+    """(record keys, partition paths) of state keys; partition paths are None for a global index."""
     rest = _without_first_byte(skeys)
     if layout.global_index:
         return rest.cast(pa.string()), None
@@ -218,7 +217,7 @@ def record_keys(skeys: pa.Array, layout: StateLayout) -> tuple[pa.Array, pa.Arra
 
 
 def state_keys(keys: pa.Array, partitions: pa.Array | str, layout: StateLayout) -> pa.Array:
-    """The state's keys of record keys; ``partitions`` (or the one of all) count for an index that is not global."""
+    """State keys of record keys. ``partitions``: of each key, or one for all; used only if the index is not global."""
     keys = keys.cast(pa.binary())
     if layout.global_index:
         return pc.binary_join_element_wise(pa.scalar(GLOBAL_KEY), keys, pa.scalar(b""))
@@ -227,7 +226,7 @@ def state_keys(keys: pa.Array, partitions: pa.Array | str, layout: StateLayout) 
 
 
 def key_groups_of(skeys: pa.Array, groups: int) -> npt.NDArray[np.int32]:
-    """Key group of every state key: ``crc32`` without the first byte modulo their number, as the stream's."""
+    """Key group of every state key: ``crc32`` of the key without its first byte, modulo ``groups``, as in the stream."""
     return key_groups(_without_first_byte(skeys).to_numpy(zero_copy_only=False).tolist(), groups)
 
 

@@ -1,7 +1,7 @@
-"""``tagstream index verify``: every live row of the table is compared with the index, key group by key group.
+"""``tagstream index verify``: compare every live row of the table with the index, key group by key group.
 
-The table is read as of its newest completed instant, and the index as of the batches committed until then. So a
-job that runs meanwhile makes no difference.
+The table is read as of its newest completed instant, and the index as of the batches committed until then. So a job that
+runs at the same time does not matter.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from tagstream.bootstrap.plan import BootstrapPlan, plan_bootstrap
 from tagstream.bootstrap.scan import key_reader, scan_slice
 from tagstream.bootstrap.spill import ScanDone, SpillWriter, read_pieces
+from tagstream.cli.command import Command, add_checkpoint, add_limit, add_table
 from tagstream.cli.index_load import Places
 from tagstream.cli.index_reader import (
     Index,
@@ -31,9 +32,9 @@ from tagstream.cli.index_reader import (
     state_keys,
 )
 from tagstream.cli.output import Column, Fact, Output
-from tagstream.state.checkpoint import current_root
+from tagstream.state.checkpoint import current_query_folder
 from tagstream.state.scratch import scratch_folder
-from tagstream.state.store_entries import Place
+from tagstream.state.store_entries import Location
 from tagstream.streaming.batch.commit_record import parse
 from tagstream.streaming.batch.spark_checkpoint import query_id
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -44,7 +45,7 @@ from tagstream.table.timeline.timeline import Timeline
 KINDS = {
     "not_in_index": "not in the index",
     "not_in_table": "not in the table",
-    "other_place": "in another place",
+    "other_place": "in another location",
     "twice_in_table": "twice in the table",
 }
 _COLUMNS = (
@@ -61,7 +62,7 @@ _Bools = npt.NDArray[np.bool_]
 
 
 def run_verify(arguments: argparse.Namespace, out: Output) -> int:
-    """Compare index and table; exit code 1 when they differ."""
+    """Compare index and table; the exit code is 1 when they differ."""
     table = HoodieTable.open(arguments.target_base_path)
     plan = plan_bootstrap(table)
     checkpoint = existing_checkpoint(arguments.checkpoint_dir)
@@ -92,15 +93,15 @@ def run_verify(arguments: argparse.Namespace, out: Output) -> int:
 
 
 def committed_manifests(table: HoodieTable, timeline: Timeline, checkpoint: Storage) -> list[str] | None:
-    """Batch manifests that commits of the checkpoint's query name; None when there is no such commit."""
-    ident = query_id(current_root(checkpoint).files)
+    """Names of the batch manifests in commits of the checkpoint's query; None when there is no such commit."""
+    ident = query_id(current_query_folder(checkpoint).files)
     records = [parse(timeline.metadata(table.storage, i).extra) for i in timeline.completed_writes]
     return [r.manifest for r in records if r is not None and r.query_id == ident] or None
 
 
 @dataclass
 class Comparison:
-    """One comparison; ``found`` counts the differences of each kind, whatever is listed."""
+    """One comparison. ``found`` counts the differences of each kind, also those that are not listed."""
 
     index: Index
     plan: BootstrapPlan
@@ -110,7 +111,7 @@ class Comparison:
     index_keys: int = 0
 
     def differences(self, limit: int = 0) -> Iterator[tuple[Any, ...]]:
-        """Differences by key group, at most ``limit`` of them (0: all); the counts are whole at the end."""
+        """Differences by key group, at most ``limit`` of them (0: all). The counts are complete after the last one."""
         with scratch_folder("tagstream-verify-") as folder:
             places = Places()
             scanned = self._scan(folder, places)
@@ -123,7 +124,7 @@ class Comparison:
                         yield row
 
     def _scan(self, folder: str, places: Places) -> ScanDone:
-        """The table's live keys, cut by key group."""
+        """Write the table's live keys to a spill file, divided by key group."""
         layout, groups = self.index.layout, len(self.index.labels)
         writer = SpillWriter(PosixStorage(folder, sync=False), 0, layout.ordering, 0)
         reader = key_reader(self.plan, None)
@@ -169,7 +170,7 @@ class Comparison:
         yield from self._rows("twice_in_table", skeys, _again(skeys), names, there, None)
 
     def _index_keys(self, label: int, places: Places) -> tuple[pa.Array, npt.NDArray[np.int32]]:
-        """Live keys of a key group and their places."""
+        """Live keys of a key group and the numbers of their locations."""
         keys, numbers = [pa.array([], pa.binary())], [np.zeros(0, np.int32)]
         with self.index.group(label) as store:
             for entries in entries_of(store, self.index.layout, label):
@@ -183,15 +184,15 @@ class Comparison:
         kind: str,
         skeys: pa.Array,
         which: _Bools,
-        names: list[Place],
+        names: list[Location],
         there: npt.NDArray[np.int32] | None,
         here: npt.NDArray[np.int32] | None,
     ) -> Iterator[tuple[Any, ...]]:
-        """Rows of one kind; the count is made before the first is taken."""
+        """Rows of one kind of difference. They are counted before the first one is yielded."""
         found = np.flatnonzero(which)
         self.found[kind] += len(found)
         keys = record_keys(skeys.take(pa.array(found)), self.index.layout)[0].to_pylist()
-        # A row loop: over differences, of which a sound index has none.
+        # A row loop over differences. A correct index has none.
         for i, key in zip(found.tolist(), keys, strict=True):
             in_table = names[there[i]] if there is not None else _NOWHERE
             in_index = names[here[i]] if here is not None else _NOWHERE
@@ -199,8 +200,25 @@ class Comparison:
 
 
 def _again(skeys: pa.Array) -> _Bools:
-    """Rows whose key another row before them has, too."""
+    """Mask of the rows whose key an earlier row has too."""
     codes = pc.dictionary_encode(skeys).indices.to_numpy()
     again = np.ones(len(codes), np.bool_)
     again[np.unique(codes, return_index=True)[1]] = False
     return again
+
+
+def _add_flags(out: argparse.ArgumentParser) -> None:
+    add_checkpoint(out)
+    add_table(out)
+    add_limit(out, 100, "differences to list (0: all); the counts always include all")
+
+
+COMMANDS = (
+    Command(
+        "index",
+        "verify",
+        "compare the index with the table; exit code 1 when they differ",
+        _add_flags,
+        lambda arguments, out, _: run_verify(arguments, out),
+    ),
+)

@@ -1,18 +1,17 @@
-"""``tagstream table insert-overwrite`` and ``dedup``: other rows replace all that some partitions hold.
+"""``tagstream table insert-overwrite`` and ``dedup``: replace all rows of some partitions.
 
-insert-overwrite: the rows come from files.
+insert-overwrite: the new rows come from files.
 
-dedup: of rows with the same key the newest stays. A writer that does not look a key up (SQL INSERT, bulk insert)
-puts the key into the table a second time. The partitions with such keys are replaced by their own rows with each
-key once. The row with the greatest ordering value stays; where the values are equal or missing, the row of the
-newest file slice.
+dedup: of rows with the same key only the newest is kept. A writer that does not look up a key (SQL INSERT, bulk insert)
+inserts the key a second time. The partitions with such keys are replaced by their own rows with each key once. The row
+with the greatest ordering value is kept. If the values are equal or missing, the row of the newest file slice is kept.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -20,8 +19,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.cli.command import Clock, add_record_settings
 from tagstream.cli.output import AdminError, Column, Fact, Output
 from tagstream.cli.record_files import read_rows
+from tagstream.cli.table_services import Check, changing
 from tagstream.state.ordering import ordering_codes
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.record_settings import RecordSettings
@@ -34,18 +35,28 @@ from tagstream.table.read.snapshot import stored_schema
 from tagstream.table.read.stored_keys import check_bucketed
 from tagstream.table.schema.schema import RECORD_KEY, user_schema
 from tagstream.table.services.clustering import DEFAULT_MEMORY
-from tagstream.table.services.insert_overwrite import NewRows, Records, RowsByKey, forget_cut_off, insert_overwrite
+from tagstream.table.services.insert_overwrite import (
+    NewRows,
+    Records,
+    RowsByKey,
+    insert_overwrite,
+    roll_back_interrupted,
+)
 from tagstream.table.services.merged_rows import RowKeeper
-from tagstream.table.services.replaced_partitions import groups_of_partitions, keys_elsewhere
+from tagstream.table.services.replaced_partitions import groups_of_partitions, keys_in_other_partitions
 from tagstream.table.services.validate import doubled_partitions
 
-Clock = Callable[[], int]
 _REPLACED = (
     Column("partition_path", "partition"),
     Column("file_groups", "file groups replaced", "count"),
     Column("rows", "new rows", "count"),
 )
 _SHOWN = 3
+_KEPT = (
+    Column("partition_path", "partition"),
+    Column("rows", "rows", "count"),
+    Column("kept", "rows kept", "count"),
+)
 
 
 @dataclass(frozen=True)
@@ -56,16 +67,30 @@ class _Overwrite:
     groups: dict[str, tuple[str, ...]]
 
 
-def show_overwrite(table: HoodieTable, arguments: argparse.Namespace, out: Output, _: Clock) -> None:
-    """What would be replaced, by how many rows."""
+def _add_overwrite(out: argparse.ArgumentParser) -> None:
+    out.add_argument(
+        "--from", dest="source", metavar="PATH", action="append", required=True,
+        help="JSON lines as the stream reads them, or Parquet (*.parquet): a file, or a folder of them; may be repeated",
+    )  # fmt: skip
+    which = out.add_mutually_exclusive_group()
+    which.add_argument(
+        "--partition",
+        metavar="PATH",
+        action="append",
+        help="partition path to replace, even if it gets no row; may be repeated (default: those of the rows)",
+    )
+    which.add_argument("--all", action="store_true", help="replace all partitions (INSERT_OVERWRITE_TABLE)")
+    add_record_settings(out)
+
+
+def _show_overwrite(table: HoodieTable, arguments: argparse.Namespace, out: Output, _: Clock) -> None:
+    """Show the partitions that would be replaced, and the number of rows."""
     with _prepared_overwrite(table, arguments, out) as found:
         _show_replaced(found, out)
 
 
-def run_overwrite(
-    table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock, check: Callable[[], None]
-) -> bool:
-    """Do it; what a killed command of this kind has left is rolled back first."""
+def _overwrite(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock, check: Check) -> bool:
+    """Replace the partitions. Work of an earlier command that was killed is rolled back first. Always True."""
     undo_cut_off(table, out, clock_ms, check)
     with _prepared_overwrite(table, arguments, out) as found:
         done = insert_overwrite(
@@ -84,11 +109,11 @@ def run_overwrite(
     return True
 
 
-def undo_cut_off(table: HoodieTable, out: Output, clock_ms: Clock, check: Callable[[], None]) -> None:
-    """Undo what a killed command that replaces partitions has begun, and say so."""
-    undone = forget_cut_off(table, clock_ms, check)
+def undo_cut_off(table: HoodieTable, out: Output, clock_ms: Clock, check: Check) -> None:
+    """Roll back the work of a killed command that replaces partitions, and say so."""
+    undone = roll_back_interrupted(table, clock_ms, check)
     if undone:
-        out.note(f"{', '.join(undone)}, which a command that was killed had begun, is undone")
+        out.note(f"rolled back {', '.join(undone)}, which a killed command had begun")
 
 
 def _show_replaced(found: _Overwrite, out: Output) -> None:
@@ -108,7 +133,7 @@ def _show_replaced(found: _Overwrite, out: Output) -> None:
 
 @contextmanager
 def _prepared_overwrite(table: HoodieTable, arguments: argparse.Namespace, out: Output) -> Iterator[_Overwrite]:
-    """The rows, and what they take the place of; nothing is changed. The rows are there inside the block."""
+    """The new rows, and the file groups that they replace. Nothing is changed. The rows exist only inside the block."""
     settings = RecordSettings.of([arguments.props] if arguments.props is not None else [], arguments.hoodie_conf)
     table.check_writable(keeps_metadata=True)
     check_bucketed(table, wanted=False)
@@ -116,8 +141,8 @@ def _prepared_overwrite(table: HoodieTable, arguments: argparse.Namespace, out: 
     ahead = settings.columns_ahead(table, spec)
     if ahead:
         raise AdminError(
-            f"the schema file has {', '.join(ahead)}, which table {table.base_path} does not have yet, and the values would "
-            "be lost: run the job with this schema file first, which adds them"
+            f"the schema file has {', '.join(ahead)}, which table {table.base_path} does not have yet, so the values would "
+            "be lost: first run the job with this schema file, which adds the columns"
         )
     view = table.view(table.timeline())
     there = view.partitions()
@@ -145,43 +170,36 @@ def _depth(partitions: list[str], spec: DecodeSpec) -> int | None:
 def _check_rows(rows: NewRows, arguments: argparse.Namespace) -> None:
     if not rows.count:
         raise AdminError(
-            f"the files of --from have no row to write ({rows.records:,} records): `tagstream table delete-partition` "
+            f"the files of --from have no row to write ({rows.records:,} records); `tagstream table delete-partition` "
             "deletes the rows of partitions"
         )
     other = sorted({*rows.partitions} - {*(arguments.partition or rows.partitions)})
     if other:
         raise AdminError(
-            f"the files of --from have rows of partition {other[0]!r}, which no --partition names: name it, too, or leave "
-            "these rows out"
+            f"the files of --from have rows of partition {other[0]!r}, which no --partition names; name it too, or remove "
+            "these rows from the files"
         )
 
 
 def _check_elsewhere(table: HoodieTable, rows: NewRows, replaced: set[str], out: Output) -> None:
     out.progress("looking for the keys in the other partitions")
     count, shown = 0, list[str]()
-    for path, keys in keys_elsewhere(table, rows.keys, replaced):
+    for path, keys in keys_in_other_partitions(table, rows.keys, replaced):
         count += len(keys)
         shown += [f"{key} in {path!r}" for key in keys.slice(0, _SHOWN).to_pylist()]
     if count:
         more = " and others" if count > _SHOWN else ""
         raise AdminError(
-            f"{count:,} keys of the rows are also in partitions that stay ({', '.join(shown[:_SHOWN])}{more}), and would "
-            "be in the table twice: a stream with index.global.enabled=true then changes one of the two rows. Replace these "
-            "partitions, too, or leave the rows out; --hoodie-conf index.global.enabled=false where keys are unique in a "
-            "partition alone"
+            f"{count:,} keys of the rows are also in partitions that are not replaced ({', '.join(shown[:_SHOWN])}{more}). "
+            "They would be in the table twice, and a stream with index.global.enabled=true would change one of the two "
+            "rows. Replace these partitions too, or remove the rows. If keys are unique only within a partition, set "
+            "--hoodie-conf index.global.enabled=false"
         )
-
-
-_KEPT = (
-    Column("partition_path", "partition"),
-    Column("rows", "rows", "count"),
-    Column("kept", "rows that stay", "count"),
-)
 
 
 @dataclass(frozen=True)
 class _KeptRows:
-    """The rows that stay of the partitions with doubled keys, and how many there are now."""
+    """The rows to keep of the partitions with duplicate keys, and how many rows each partition has now."""
 
     rows: NewRows
     groups: dict[str, tuple[str, ...]]
@@ -189,20 +207,24 @@ class _KeptRows:
 
     @property
     def surplus(self) -> int:
-        """Rows that go."""
+        """Number of rows to remove."""
         return self.rows.records - self.rows.count
 
 
-def show_dedup(table: HoodieTable, arguments: argparse.Namespace, out: Output, _: Clock) -> None:
-    """How many rows would go, of which partitions."""
+def _add_dedup(out: argparse.ArgumentParser) -> None:
+    out.add_argument(
+        "--by-partition", action="store_true", help="keys are unique only in a partition (index.global.enabled=false)"
+    )
+
+
+def _show_dedup(table: HoodieTable, arguments: argparse.Namespace, out: Output, _: Clock) -> None:
+    """Show how many rows would be removed, and from which partitions."""
     with _prepared_dedup(table, arguments, out) as found:
         _show_kept(found, out)
 
 
-def run_dedup(
-    table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock, check: Callable[[], None]
-) -> bool:
-    """Do it; a command of this kind that was killed is undone first. False where every key is there once."""
+def _dedup(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock, check: Check) -> bool:
+    """Remove duplicates. Work of an earlier command that was killed is rolled back first. False if no key is duplicate."""
     undo_cut_off(table, out, clock_ms, check)
     with _prepared_dedup(table, arguments, out) as found:
         _show_kept(found, out)
@@ -211,7 +233,7 @@ def run_dedup(
         schema = table.schema_json()
         if schema is None:
             raise UnsupportedTableError(
-                f"table {table.base_path} tells its schema in no commit: write a batch to it, then do this again"
+                f"table {table.base_path} has no schema in its commits; write a batch to it, then run this command again"
             )
         done = insert_overwrite(table, found.rows, found.groups, schema, clock_ms, check)
     out.facts([Fact("instant", "commit", done.instant, "name")])
@@ -219,18 +241,18 @@ def run_dedup(
 
 
 def _show_kept(found: _KeptRows, out: Output) -> None:
-    out.facts([Fact("surplus", "rows of a key that is there again", found.surplus, "count")])
+    out.facts([Fact("surplus", "surplus rows of duplicate keys", found.surplus, "count")])
     kept = found.rows.partitions
     out.listing("partitions", _KEPT, ((p, n, len(kept.get(p, ()))) for p, n in sorted(found.before.items())))
 
 
 @contextmanager
 def _prepared_dedup(table: HoodieTable, arguments: argparse.Namespace, out: Output) -> Iterator[_KeptRows]:
-    """What would be written; nothing is changed. The rows are there inside the block."""
+    """The rows to write. Nothing is changed. The rows exist only inside the block."""
     table.check_writable(keeps_metadata=True)
     check_bucketed(table, wanted=False)
     global_keys = not arguments.by_partition
-    out.progress("looking for keys that are there more than once")
+    out.progress("looking for duplicate keys")
     partitions = doubled_partitions(table, global_keys=global_keys)
     groups = groups_of_partitions(table, partitions)
     before = Counter[str]()
@@ -245,7 +267,7 @@ def _prepared_dedup(table: HoodieTable, arguments: argparse.Namespace, out: Outp
 
 
 def _live_rows(table: HoodieTable, partitions: tuple[str, ...]) -> Iterator[tuple[str, pa.Table]]:
-    """The live rows of partitions, those of older slices first: of rows of equal order the later one counts."""
+    """The live rows of partitions, those of older slices first: of rows with equal ordering values the later one counts."""
     timeline = table.timeline()
     view = table.view(timeline)
     assert view.as_of is not None, "a table without rows has no such partition"
@@ -260,7 +282,7 @@ def _live_rows(table: HoodieTable, partitions: tuple[str, ...]) -> Iterator[tupl
 def _records(table: HoodieTable, rows: pa.Table, partition: str, schema: pa.Schema) -> Records:
     values = ordering_column(rows, table.config.deciding_fields)
     ordering = None if values is None else ordering_codes(values)
-    if ordering is not None and not pa.types.is_binary(ordering.type) and values is not None:  # a null is the smallest
+    if ordering is not None and not pa.types.is_binary(ordering.type) and values is not None:  # null sorts first
         ordering = pc.if_else(values.is_valid(), ordering, pa.scalar(-(2**63), pa.int64()))
     nothing = np.zeros(rows.num_rows, np.bool_)
     return Records(
@@ -271,3 +293,21 @@ def _records(table: HoodieTable, rows: pa.Table, partition: str, schema: pa.Sche
         deleted=nothing,
         unordered=nothing,
     )
+
+
+COMMANDS = (
+    changing(
+        "insert-overwrite",
+        "replace the rows of partitions, or of the table, with those of files",
+        _add_overwrite,
+        _show_overwrite,
+        _overwrite,
+    ),
+    changing(
+        "dedup",
+        "keep only the newest of rows with the same key, which another writer inserted again",
+        _add_dedup,
+        _show_dedup,
+        _dedup,
+    ),
+)

@@ -1,11 +1,10 @@
-"""Entry of ``tagstream``: the admin commands here, everything else is the stream's.
+"""Entry point of ``tagstream``: runs the admin commands; all other arguments go to the stream.
 
-Exit codes: 0 done, 1 an error, or what was looked for was not found or not right, 2 wrong use.
+Exit codes: 0 success; 1 an error, or the thing asked for was not found or is not right; 2 wrong usage.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 import time
@@ -13,16 +12,15 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from tagstream.cli.output import JsonOutput, Output
-from tagstream.cli.parser import GROUPS, OVERVIEW, parser
-from tagstream.cli.services_parser import SERVICES
+from tagstream.cli.parser import GROUPS, OVERVIEW, command_of, parser
 from tagstream.table.errors import ConfigError, TagstreamError
 
 
 def main(argv: Sequence[str], stdout: TextIO | None = None) -> int:
-    """Run the command line behind ``tagstream``."""
+    """Run the command line, without the program name, and return the exit code."""
     if argv and argv[0] in GROUPS:
         return _admin(argv, stdout or sys.stdout)
-    if argv and argv[0] == "help":  # as `tagstream COMMAND --help`
+    if argv and argv[0] == "help":  # the same as `tagstream COMMAND --help`
         argv = [*argv[1:], "--help"]
         if argv and argv[0] in GROUPS:
             return _admin(argv, stdout or sys.stdout)
@@ -41,7 +39,7 @@ def console() -> int:
     """Entry point of the console script ``tagstream``."""
     try:
         return main(sys.argv[1:])
-    except BrokenPipeError:  # `| head` has seen enough
+    except BrokenPipeError:  # the reader, such as `| head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
@@ -50,26 +48,26 @@ def console() -> int:
 
 def _admin(argv: Sequence[str], stdout: TextIO) -> int:
     try:
-        arguments = parser().parse_args(argv)
+        arguments = parser(argv).parse_args(argv)
     except ConfigError as e:
         return _fail(str(e), 2)
     except SystemExit as e:  # --help
         return int(e.code or 0)
     out = open_output(stdout, json=arguments.json, vertical=arguments.vertical, width=arguments.width)
     try:
-        code = _run(arguments, out)
+        code = command_of(arguments).run(arguments, out, _now_ms)
     except ConfigError as e:
         out.close(str(e))
         return _fail(str(e), 2)
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
-        out.close("interrupted")  # and the terminal's cursor is back
+        out.close("interrupted")  # this also shows the terminal's cursor again
         raise
     except Exception as e:
         if os.environ.get("TAGSTREAM_TRACE"):
             raise
-        # What this project does not raise on purpose says too little without its kind.
+        # The text of an unexpected error says too little without its class.
         text = (
             str(e)
             if isinstance(e, TagstreamError | OSError)
@@ -82,64 +80,13 @@ def _admin(argv: Sequence[str], stdout: TextIO) -> int:
 
 
 def open_output(stdout: TextIO, *, json: bool, vertical: bool, width: int) -> Output:
-    """JSON when asked for, framed tables on a terminal, plain columns elsewhere."""
+    """JSON if requested, framed tables on a terminal, plain columns otherwise."""
     if json:
         return JsonOutput(stdout)
     from tagstream.cli.text_output import PlainOutput, TerminalOutput
 
     kind = TerminalOutput if stdout.isatty() else PlainOutput
     return kind(stdout, vertical=vertical, width=width)
-
-
-def _run(arguments: argparse.Namespace, out: Output) -> int:
-    # Imported by group: looking at a table needs neither RocksDB nor the stream's modules.
-    if arguments.group == "table":
-        if arguments.command == "page":
-            from tagstream.cli.table_page import run_page
-
-            return run_page(arguments, out, _now_ms)
-        if arguments.command in ("upgrade", "downgrade"):
-            from tagstream.cli.upgrade import run_version
-
-            return run_version(arguments, out, _now_ms)
-        if arguments.command == "health":
-            from tagstream.cli.table_health import run_health
-
-            return run_health(arguments, out, _now_ms)
-        if arguments.command in SERVICES:
-            from tagstream.cli.table_services import run_services
-
-            return run_services(arguments, out, _now_ms)
-        from tagstream.cli.table import run_table
-
-        return run_table(arguments, out)
-    if arguments.group == "services":
-        from tagstream.cli.services_run import run_process
-
-        return run_process(arguments, out, _now_ms)
-    if arguments.group == "quarantine":
-        from tagstream.cli.quarantine import run_quarantine
-
-        return run_quarantine(arguments, out)
-    if arguments.group == "status":
-        from tagstream.cli.status import run_status
-
-        return run_status(arguments, out, _now_ms)
-    if arguments.group == "rescale":
-        from tagstream.cli.rescale import run_rescale
-
-        return run_rescale(arguments, out, _now_ms)
-    if arguments.group == "fetch-jars":
-        from tagstream.cli.fetch_jars import run_fetch_jars
-
-        return run_fetch_jars(arguments, out, os.environ)
-    if arguments.command == "advise":
-        from tagstream.cli.advise import run_advise
-
-        return run_advise(arguments, out)
-    from tagstream.cli.index import run_index
-
-    return run_index(arguments, out, _now_ms)
 
 
 def _now_ms() -> int:

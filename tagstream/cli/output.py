@@ -1,8 +1,8 @@
-"""What a command shows, for people and for machines: facts and listings, or an error.
+"""The output of a command, for people and for programs: facts and listings, or an error.
 
-A listing is taken row by row, so it may be longer than memory. JSON: every fact is a member of the one object,
-every listing is an array member of objects. An error that comes later is the member ``error``, and the document is
-still whole.
+A listing is written row by row, so it may be larger than memory. In JSON every fact is a member of the one object, and every
+listing is a member with an array of objects. A late error becomes the member ``error``, and the document is still
+complete.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, Literal, Protocol, TextIO
 
 from tagstream.table.errors import TagstreamError
 
-# "name": a text that is never folded, an instant or a state.
+# "name": a text that is never wrapped, such as an instant or a state.
 Kind = Literal["text", "name", "count", "bytes"]
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a listing: its JSON field and its title for people. ``json_only``: too long for a terminal."""
+    """A column of a listing: its JSON field and its title in text. ``json_only``: only in JSON, because it is too long."""
 
     name: str
     title: str
@@ -34,7 +34,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Fact:
-    """One thing found out: its JSON field, its title for people, its value."""
+    """One result: its JSON field, its title in text, its value."""
 
     name: str
     title: str
@@ -44,39 +44,39 @@ class Fact:
 
 
 class Output(Protocol):
-    """Where a command writes to."""
+    """The output of a command."""
 
     def facts(self, facts: Sequence[Fact]) -> None:
-        """Show facts."""
+        """Write facts."""
 
     def listing(self, name: str, columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> int:
-        """Show rows; returns how many there were."""
+        """Write rows and return their number."""
 
     def note(self, text: str) -> None:
-        """A sentence for people; machines do not get it."""
+        """Write a sentence for people; it is not in JSON."""
 
     def progress(self, text: str) -> None:
-        """What the command is at; shown on a terminal until the next one, or the end."""
+        """Show on a terminal what the command does now, until the next call or the end."""
 
     def close(self, error: str | None = None) -> None:
-        """End the output; ``error`` is what made the command fail."""
+        """End the output. ``error``: the text of the error that ended the command."""
 
 
 class JsonOutput:
-    """One JSON document, written as it comes."""
+    """One JSON document, written piece by piece."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._members = 0
 
     def facts(self, facts: Sequence[Fact]) -> None:
-        """Members of the document."""
+        """Write members of the document."""
         for fact in facts:
             self._begin(fact.name)
             self._stream.write(_dump(plain(fact.value)))
 
     def listing(self, name: str, columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> int:
-        """An array of objects. It is closed also when the rows end by an error."""
+        """Write an array of objects. It is also closed when an error ends the rows."""
         self._begin(name)
         self._stream.write("[")
         names = [column.name for column in columns]
@@ -91,13 +91,13 @@ class JsonOutput:
         return count
 
     def note(self, text: str) -> None:
-        """Not for machines."""
+        """Not in JSON."""
 
     def progress(self, text: str) -> None:
-        """Not for machines."""
+        """Not in JSON."""
 
     def close(self, error: str | None = None) -> None:
-        """Write the document's end."""
+        """Write the end of the document."""
         if error is not None:
             self.facts([Fact("error", "", error)])
         self._stream.write("\n}\n" if self._members else "{}\n")
@@ -113,7 +113,7 @@ def _dump(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON has it: decimals, NaN and infinities as text, times in ISO 8601, bytes in base 64."""
+    """A value as a JSON type: decimals, NaN and infinities as strings, times in ISO 8601, bytes in Base64."""
     match value:
         case None | bool() | str() | int():
             return value
@@ -133,4 +133,4 @@ def plain(value: Any) -> Any:
 
 
 class AdminError(TagstreamError):
-    """The command cannot do what it was asked to; the text says why and what to do next."""
+    """The command cannot do what was requested. The text says why and what to do next."""

@@ -1,7 +1,7 @@
-"""Files of records that a user gives to a command, decoded as the stream decodes its records.
+"""Files of records that a user gives to a command, decoded as in the stream.
 
-The files are on this machine, and are read in the order in which a stream reads them. ``read_rows``: the rows of
-an insert overwrite, of JSON lines or Parquet. ``read_sample``: a sample of a stream, of JSON lines.
+The files are on this machine, and are read in the order in which a stream reads them. ``read_rows``: the rows of an insert
+overwrite, from JSON lines or Parquet. ``read_sample``: a sample of a stream, from JSON lines.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ from tagstream.table.services.insert_overwrite import NewRows, Records, RowsByKe
 from tagstream.table.services.merged_rows import RowKeeper
 
 _READ_BYTES = 4 * 1024 * 1024
+_BATCH_ROWS = 65_536
+_PARQUET = ".parquet"
+_SHOWN = 10
 
 
 def files_below(given: str, flag: str) -> list[Path]:
     """The file itself, or the visible files below the folder, in the stream's order: by time, then by path.
 
-    ConfigError, which names the flag, where there is neither.
+    ConfigError, which names ``flag``, when there is neither.
     """
     path = Path(given.removeprefix("file://"))
     if path.is_file():
@@ -47,7 +50,7 @@ def files_below(given: str, flag: str) -> list[Path]:
 
 
 def lines_of(file: Path) -> Iterator[list[bytes]]:
-    """The lines of a file (a name that ends in .gz or .bz2 is unpacked), some MiB at a time; AdminError."""
+    """The lines of a file, some MiB at a time. A .gz or .bz2 file is decompressed. AdminError when it cannot be read."""
     rest = b""
     try:
         with pa.input_stream(str(file)) as stream:
@@ -56,13 +59,13 @@ def lines_of(file: Path) -> Iterator[list[bytes]]:
                 if lines:
                     yield lines
     except (OSError, pa.ArrowInvalid) as error:
-        raise AdminError(f"{file} cannot be read ({error}); leave it out") from error
+        raise AdminError(f"{file} cannot be read ({error}); repair it or leave it out") from error
     if rest:
         yield [rest]
 
 
 def raw_lines(file: Path, lines: list[bytes], before: int) -> pa.RecordBatch:
-    """Lines as a decoder takes them; ``before``: how many lines of the file come before."""
+    """Lines as the input of a decoder. ``before``: number of lines of the file before these."""
     n = len(lines)
     return pa.RecordBatch.from_pydict(
         {
@@ -75,15 +78,11 @@ def raw_lines(file: Path, lines: list[bytes], before: int) -> pa.RecordBatch:
     )
 
 
-_BATCH_ROWS = 65_536
-_PARQUET = ".parquet"
-
-
 def read_rows(paths: list[str], spec: DecodeSpec, depth: int | None, keeper: RowKeeper) -> NewRows:
-    """The rows that count of all files, or of all files below the folders, given; to be used in the keeper's block.
+    """The rows to write from all files, or from all files below the folders. Use them inside the keeper's block.
 
-    A name that ends in .parquet is Parquet, any other one JSON lines. ``depth``: of the table's partitions, where the values
-    of records decide it. AdminError for the first record that cannot be written: nothing is left out.
+    A file named .parquet is Parquet, any other one JSON lines. ``depth``: of the table's partition paths, when it depends on
+    the values of records. AdminError for the first record that cannot be written: no record is left out.
     """
     found = RowsByKey(spec.schema, keeper, global_keys=spec.global_index)
     for path in paths:
@@ -109,14 +108,14 @@ def _decoded(file: Path, spec: DecodeSpec, depth: int | None) -> Iterator[pa.Rec
 
 
 def _parquet_batches(file: Path, spec: DecodeSpec) -> Iterator[pa.RecordBatch]:
-    """The user columns of a file, row group by row group; AdminError for one that the table has not, or not so."""
+    """The user columns of a file, in batches. AdminError for a column that the table lacks or has with a smaller type."""
     try:
         with pq.ParquetFile(file) as opened:
             columns = user_schema(opened.schema_arrow)
             _check_columns(file, columns, spec)
             yield from opened.iter_batches(_BATCH_ROWS, columns=columns.names)
     except (OSError, pa.ArrowInvalid) as error:
-        raise AdminError(f"{file} cannot be read ({error}); leave it out") from error
+        raise AdminError(f"{file} cannot be read ({error}); repair it or leave it out") from error
 
 
 def _check_columns(file: Path, columns: pa.Schema, spec: DecodeSpec) -> None:
@@ -126,19 +125,19 @@ def _check_columns(file: Path, columns: pa.Schema, spec: DecodeSpec) -> None:
             continue
         if field.name not in schema.names:
             raise AdminError(
-                f"{file} has the column {field.name!r}, which the table has not ({', '.join(schema.names)}): leave it "
-                "out, or give the table the column first"
+                f"{file} has the column {field.name!r}, which the table does not have ({', '.join(schema.names)}); remove "
+                "it from the file, or add the column to the table first"
             )
         wanted = schema.field(field.name).type
         if not fits(field.type, wanted):
             raise AdminError(
-                f"column {field.name!r} of {file} is {field.type}, and the table has {wanted}, which does not hold all of "
+                f"column {field.name!r} of {file} is {field.type}; the table has {wanted}, which cannot represent all of "
                 "its values: cast the column in the file"
             )
 
 
 def _checked(file: Path, batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Without the records that say nothing of a row; AdminError names the first bad one."""
+    """The records with data of a row. AdminError names the first bad record."""
     flags = batch.column("flags").to_numpy()
     bad = np.flatnonzero((flags & FLAG_BAD) != 0)
     if len(bad):
@@ -146,7 +145,7 @@ def _checked(file: Path, batch: pa.RecordBatch) -> pa.RecordBatch:
         kind = "row" if file.name.endswith(_PARQUET) else "line"
         raise AdminError(
             f"{kind} {batch.column('pos_lo')[at]} of {file} cannot be written: {batch.column('reason')[at]}. Nothing was "
-            "changed: correct the record, or leave it out"
+            "changed; correct the record, or leave it out"
         )
     skipped = (flags & FLAG_SKIPPED) != 0
     return batch.filter(pa.array(~skipped)) if skipped.any() else batch
@@ -158,14 +157,11 @@ def _records(batch: pa.RecordBatch, spec: DecodeSpec) -> Records:
     return Records(
         rows=pa.Table.from_arrays(row.flatten(), schema=pa.schema(list(row.type))),
         keys=record_keys(batch.column("skey")),
-        partitions=batch.column("part").fill_null(""),  # of a delete that does not tell it
+        partitions=batch.column("part").fill_null(""),  # of a delete without a partition path
         ordering=None if spec.ordering_kind == "none" else batch.column("ord"),
         deleted=(flags & FLAG_DELETE) != 0,
         unordered=(flags & FLAG_NO_ORDERING) != 0,
     )
-
-
-_SHOWN = 10
 
 
 @dataclass(frozen=True)
@@ -179,9 +175,9 @@ class BadLine:
 
 @dataclass(frozen=True)
 class Sample:
-    """``rows``: the good records in stream order, columns of ``KeyDecoder.keys`` and ``record_key``.
+    """``rows``: the good records in stream order, with the columns of ``KeyDecoder.keys`` and ``record_key``.
 
-    ``bad`` counts the others, ``first_bad`` names some. ``more``: there was more than was taken.
+    ``bad``: number of the others; ``first_bad`` has some. ``more``: the limit cut the sample.
     """
 
     rows: pa.Table
@@ -192,12 +188,12 @@ class Sample:
 
     @property
     def deleted(self) -> npt.NDArray[np.bool_]:
-        """Which records are deletes."""
+        """Mask of the deletes."""
         mask: npt.NDArray[np.bool_] = (self.rows.column("flags").to_numpy() & FLAG_DELETE) != 0
         return mask
 
     def batch(self, *, ordered: bool) -> TagBatch:
-        """The records as the stream's decisions take them; ``ordered``: the table has an ordering field."""
+        """The records as the input of the stream's decisions. ``ordered``: the table has an ordering field."""
         column = {name: self.rows.column(name).to_numpy() for name in self.rows.column_names}
         return TagBatch(
             skeys=column["skey"],
@@ -213,7 +209,7 @@ class Sample:
 def read_sample(path: str, spec: DecodeSpec, limit: int) -> Sample:
     """At most ``limit`` records (0: all) of a file, or of the files below a folder, oldest file first.
 
-    ConfigError when there is no such path, AdminError for a file that cannot be read and a sample without a record.
+    ConfigError when the path does not exist, AdminError when a file cannot be read or there is no good record.
     """
     files = files_below(path, "--sample")
     decoded: list[pa.RecordBatch] = []
@@ -243,7 +239,7 @@ def read_sample(path: str, spec: DecodeSpec, limit: int) -> Sample:
         at = first_bad[0]
         raise AdminError(
             f"no record of the sample {path} fits the table, {bad.num_rows:,} are bad; the first is line {at.line} of "
-            f"{at.file}: {at.reason}. Give the stream's own --props, whose schema may have defaults"
+            f"{at.file}: {at.reason}. Give the stream's --props, whose schema may have defaults"
         )
     good = rows.filter(pa.array(~wrong)).combine_chunks()
     return Sample(

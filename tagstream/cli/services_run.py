@@ -1,8 +1,8 @@
-"""``tagstream services run``: the table services in a process of their own.
+"""``tagstream services run``: the table services in a separate process.
 
-While a job holds the table's writer lease, this process carries out the tasks of the job's compactions and hands
-in the results; the job begins and completes the compactions. While nobody holds the lease, this process takes it
-for as long as a service runs, and does all services.
+While a job holds the table's writer lease, this process runs the tasks of the job's compactions and returns the results. The
+job begins and completes the compactions. While no process holds the lease, this process takes it for as long as a service
+runs, and does all services.
 
 The process repeats its rounds until a signal ends it, or with ``--once`` until a round finds nothing to do.
 """
@@ -21,22 +21,26 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from types import FrameType
 
+from tagstream.cli.command import Clock, Command
 from tagstream.cli.output import Fact, Output
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.cli import entries_of
-from tagstream.streaming.options.service_options import CompactionMode, services_of
-from tagstream.streaming.process import ANY_BATCH, CrashPlan, steps_of
+from tagstream.streaming.options.options import services_of
+from tagstream.streaming.options.service_options import CompactionMode
+from tagstream.streaming.process import ANY_BATCH, CrashPlan
 from tagstream.table.errors import InstantConflictError, LeaseLostError, TagstreamError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.partitions import drop_unwritable
 from tagstream.table.services.archiving import archive_table
 from tagstream.table.services.cleaning import clean
 from tagstream.table.services.compaction import compact, compaction_tasks
-from tagstream.table.services.compaction_plan import may_take_up, schedule_compaction
+from tagstream.table.services.compaction_plan import schedule_compaction
 from tagstream.table.services.compaction_task import CompactionTask
 from tagstream.table.services.compaction_worker import complete_after_another, hand_in, look, offer, pending_plans
 from tagstream.table.services.failed_writes import sweep
 from tagstream.table.services.options import ArchiveOptions, CleanOptions, CompactionOptions
+from tagstream.table.services.planned import may_take_up
+from tagstream.table.steps import Step, steps_of
 from tagstream.table.timeline.commit_metadata import WriteStatus
 from tagstream.table.timeline.instant import COMPACTION
 
@@ -48,9 +52,9 @@ Reach = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ProcessOptions:
-    """``worker``: this process by a name of its own; ``processes`` that carry out tasks side by side, 1: this one alone.
+    """``worker``: unique name of this process. ``processes``: number of processes that run tasks in parallel; 1: only this.
 
-    ``compacts`` False: compactions are left alone while no job runs.
+    ``compacts`` False: no compaction while no job runs.
     """
 
     worker: str
@@ -68,10 +72,10 @@ def one_round(
     say: Say,
     reach: Reach = lambda _: None,
 ) -> int:
-    """Do what there is to do now; how many services have done something. Errors are those of the services.
+    """Do all services that are due now. Return how many have done something. Errors are those of the services.
 
-    ``reach`` is told of the services' steps, and beside a job of ``worker_offered``, ``worker_staged`` (the new files lie
-    there, nobody knows of them) and ``worker_handed_in``.
+    ``say`` gets a line of text for each result. ``reach`` gets the names of the services' steps, and while a job runs also
+    ``worker_offered``, ``worker_staged`` (the new files exist, but no other process knows them) and ``worker_handed_in``.
     """
     table = table.reload()
     lease = LeaseKeeper(table.storage, clock_ms)
@@ -98,7 +102,7 @@ class _Round:
     reach: Reach
 
     def beside_a_job(self) -> int:
-        """Carry out the first plan that is free, once the job has begun it."""
+        """Execute the first free plan that the job has begun. Return 1 if there was one."""
         table, options = self.table, self.options
         for instant in pending_plans(table):
             found = look(table, instant, self.clock_ms())
@@ -106,24 +110,24 @@ class _Round:
             if found.statuses is not None or not (own or found.is_free):
                 continue
             offer(table, instant, options.worker)
-            self.reach("worker_offered")
+            self.reach(Step.WORKER_OFFERED)
             if not found.begun:
-                continue  # the job begins it between two batches
+                continue  # the job begins the compaction between two batches
             with _signs_of_life(table, instant, options.worker):
                 tasks = compaction_tasks(table, instant, self.clock_ms() // 1000 % _RUNS, options.compaction)
                 statuses = list(_carry_out(tasks, options.processes))
-            self.reach("worker_staged")
+            self.reach(Step.WORKER_STAGED)
             if hand_in(table, instant, options.worker, statuses):
-                self.reach("worker_handed_in")
+                self.reach(Step.WORKER_HANDED_IN)
                 self.say(f"compaction {instant}: {len(statuses):,} base files are written; the job completes it")
                 return 1
             self.say(f"compaction {instant}: another process was first")
         return 0
 
     def alone(self, check: Callable[[], None]) -> int:
-        """All services that are due; ``check``: the lease's."""
+        """Do all services that are due. ``check``: the lease's check."""
         table, options = self.table, self.options
-        if table.timeline().pending_writes:  # of a job that died: its next start takes them back
+        if table.timeline().pending_writes:  # of a job that was killed: its next start rolls them back
             return 0
         done = 0
         if table.config.is_merge_on_read and options.compacts:
@@ -140,7 +144,7 @@ class _Round:
                 self.say(f"archived {len(archived.instants):,} actions")
                 done += 1
         if done:
-            sweep(table)  # what a process like this one left that was killed
+            sweep(table)  # files of another such process that was killed
         return done
 
     def _compact(self, check: Callable[[], None]) -> int:
@@ -153,7 +157,7 @@ class _Round:
             todo = [] if planned is None else [planned]
         for instant in todo:
             found = look(table, instant, now_ms)
-            if found.begun and found.statuses is not None:  # handed in, and the job has ended since
+            if found.begun and found.statuses is not None:  # the results are there, but the job has ended since
                 try:
                     complete_after_another(table, instant, found.statuses, clock_ms, check, reach)
                 except InstantConflictError:
@@ -169,12 +173,12 @@ class _Round:
 
 
 def _carry_out(tasks: Sequence[CompactionTask], processes: int) -> Iterator[WriteStatus]:
-    """The tasks side by side, the largest first."""
+    """Run the tasks in parallel, the largest first."""
     ordered = sorted(tasks, key=lambda task: -task.weight)
     if processes == 1 or len(ordered) < 2:
         yield from (task.run() for task in ordered)
         return
-    # Spawned, not forked: a client of an object store does not outlive a fork.
+    # Spawned and not forked, because the client of an object store does not work after a fork.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(processes, len(ordered)), mp_context=context) as pool:
         for future in as_completed([pool.submit(task.run) for task in ordered]):
@@ -183,7 +187,7 @@ def _carry_out(tasks: Sequence[CompactionTask], processes: int) -> Iterator[Writ
 
 @contextmanager
 def _signs_of_life(table: HoodieTable, instant: str, worker: str) -> Iterator[None]:
-    """Write the offer again every few seconds while the block runs."""
+    """Renew the offer every few seconds while the block runs."""
     ended = threading.Event()
 
     def beat() -> None:
@@ -199,10 +203,10 @@ def _signs_of_life(table: HoodieTable, instant: str, worker: str) -> Iterator[No
         thread.join()
 
 
-def run_process(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> int:
-    """Rounds until a signal asks for the end, or until a round finds nothing to do with ``--once``; returns the exit code.
+def run_process(arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> int:
+    """Run rounds until a signal, or with ``--once`` until a round finds nothing to do. Return the exit code.
 
-    With ``--once`` the first error ends it; else an error is said, and the next round tries again.
+    With ``--once`` the first error ends the command. Else the error is shown, and the next round tries again.
     """
     table = HoodieTable.open(arguments.target_base_path)
     table.check_writable(keeps_metadata=True)
@@ -222,9 +226,9 @@ def run_process(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
                 if arguments.once:
                     raise
                 done = 0
-                if not isinstance(error, LeaseLostError) and str(error) != said:  # a job that starts takes the lease
+                if not isinstance(error, LeaseLostError) and str(error) != said:  # a starting job may take the lease
                     said = str(error)
-                    out.note(f"{said}; it is tried again")
+                    out.note(f"{said}; the next round tries again")
             services += done
             if not done:
                 if arguments.once:
@@ -260,3 +264,31 @@ def _ender(ended: threading.Event) -> Callable[[int, FrameType | None], None]:
         ended.set()
 
     return end
+
+
+def _add_flags(run: argparse.ArgumentParser) -> None:
+    run.add_argument("--target-base-path", metavar="PATH", required=True, help="base path of the table")
+    run.add_argument(
+        "--props",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="the job's properties file, for its keys about services",
+    )
+    run.add_argument(
+        "--hoodie-conf", metavar="KEY=VALUE", action="append", default=[], help="one property; may be repeated"
+    )
+    run.add_argument("--once", action="store_true", help="end when there is nothing to do, or at the first error")
+    run.add_argument("--poll-seconds", type=float, metavar="S", default=5.0, help="pause between rounds (default: 5)")
+    run.add_argument("--processes", type=int, metavar="N", help="tasks in parallel (default: one per core)")
+
+
+COMMANDS = (
+    Command(
+        "services",
+        "run",
+        "execute the compactions that a job plans, and all services while no job runs",
+        _add_flags,
+        run_process,
+    ),
+)

@@ -1,13 +1,13 @@
 """``tagstream table`` commands that read a table: timeline, commits, files, rows, validate.
 
-``rows`` reads no more than it shows: live rows by partition, by key and by filters on columns. ``validate`` checks
-whether the table is sound.
+``rows`` reads no more than it shows: live rows by partition, by key and by filters on columns. ``validate`` checks whether
+the table is correct.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from itertools import chain, islice
@@ -15,6 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from tagstream.cli.command import Clock, Command, add_limit, add_table
 from tagstream.cli.output import Column, Fact, Output
 from tagstream.cli.table_health import readable
 from tagstream.streaming.batch.commit_record import parse
@@ -34,9 +35,42 @@ from tagstream.table.services.validate_metadata import validate_metadata
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
 
+_TIMELINE = (
+    Column("instant", "instant", "name"),
+    Column("action", "action", "name"),
+    Column("state", "state", "name"),
+    Column("completion_time", "completed at", "name"),
+)
+_COMMITS = (
+    Column("instant", "instant", "name"),
+    Column("action", "action", "name"),
+    Column("operation", "operation", "name"),
+    Column("partitions", "parts", "count"),
+    Column("files", "files", "count"),
+    Column("inserts", "inserts", "count"),
+    Column("updates", "updates", "count"),
+    Column("deletes", "deletes", "count"),
+    Column("bytes", "written", "bytes"),
+    Column("stream", "stream"),
+    Column("batch_id", "batch", "count"),
+    Column("query_id", "query", json_only=True),
+    Column("end_offsets", "offsets", json_only=True),
+    Column("replaced_file_groups", "replaced", "count", json_only=True),
+)
+_FILES = (
+    Column("partition_path", "partition"),
+    Column("file_id", "file id"),
+    Column("base_instant", "base instant", "name"),
+    Column("base_bytes", "base file", "bytes"),
+    Column("logs", "logs", "count"),
+    Column("log_bytes", "log files", "bytes"),
+    Column("base_file", "", json_only=True),
+    Column("log_files", "", json_only=True),
+)
+
 
 def wanted_partitions(view: FileSystemView, table: HoodieTable, partition: str | None) -> list[str]:
-    """All partition paths, or the one asked for; ConfigError when the table has no such one."""
+    """All partition paths, or only ``partition``; ConfigError when the table does not have it."""
     found = view.partitions()
     if partition is None:
         return found
@@ -47,14 +81,15 @@ def wanted_partitions(view: FileSystemView, table: HoodieTable, partition: str |
 
 
 def show_rows(table: HoodieTable, arguments: argparse.Namespace, out: Output) -> int:
-    """Show rows; exit code 1 when a key was asked for and there is no such row."""
+    """Show rows. Exit code 1 when a key was given and there is no such row."""
     timeline = table.timeline()
     view = table.view(timeline)
     schema = snapshot_schema(table, timeline, view)
     columns = _columns(table, schema, arguments)
     if arguments.key is not None and not table.config.populate_meta_fields:
         raise ConfigError(
-            f"table {table.base_path} has hoodie.populate.meta.fields=false: its rows carry no record keys"
+            f"table {table.base_path} has hoodie.populate.meta.fields=false, so its rows have no record keys; use --where "
+            "with the record key fields"
         )
     skipping = _skipping(table, timeline, schema, arguments)
     out.facts([Fact("as_of", "as of", view.as_of)])
@@ -96,7 +131,7 @@ def _columns(table: HoodieTable, schema: pa.Schema, arguments: argparse.Namespac
 
 
 def _skipping(table: HoodieTable, timeline: Timeline, schema: pa.Schema, arguments: argparse.Namespace) -> DataSkipping:
-    """The filters asked for; a key is one more of them, which bloom filters can rule out, too."""
+    """The given filters. A key is one more filter, and bloom filters can exclude files by it."""
     where = [Comparison.parse(text) for text in arguments.where]
     if arguments.key is None:
         return _by_bucket(table, DataSkipping.plan(table, timeline, schema, where), arguments.num_buckets)
@@ -109,20 +144,20 @@ def _by_bucket(table: HoodieTable, found: DataSkipping, buckets: int | None) -> 
         return found
     keys = table.config.record_key_fields
     if buckets < 1 or not keys:
-        raise ConfigError(f"--num-buckets {buckets}: the table needs record key fields, and one bucket at least")
+        raise ConfigError(f"--num-buckets {buckets}: the table needs record key fields, and at least one bucket")
     pruner = bucket_pruner(BucketHash(buckets, keys, keys), found.filters)
     return found if pruner is None else found.asking_first(pruner)
 
 
 def _rows(batches: Iterator[pa.Table], columns: tuple[str, ...]) -> Iterator[tuple[Any, ...]]:
     for batch in batches:
-        # Rows that are shown to a person one by one.
+        # A row loop over rows that are shown to a person.
         for row in batch.select(columns).to_pylist(maps_as_pydicts="strict"):
             yield tuple(row.values())
 
 
 def _may_have(table: HoodieTable, key: str, slices: Sequence[FileSlice]) -> list[bool]:
-    """False where a slice's base file is all of it and its footer rules the key out."""
+    """False where a slice has only a base file and its bloom filter excludes the key."""
     return [_may_hold(table, key, found) for found in slices]
 
 
@@ -134,65 +169,12 @@ def _may_hold(table: HoodieTable, key: str, found: FileSlice) -> bool:
 
 
 def _skipped(report: SkipReport, more: bool) -> str:
-    """What was left out of what was looked at; where there are more rows than shown, that is not all."""
+    """What was skipped. When there are more rows than shown, the numbers are not final."""
     by = ", ".join(f"{count} by {name}" for name, count in report.skipped_by.items())
     return (
         f"skipped {report.partitions_skipped} of {report.partitions} partitions and {report.files_skipped} of "
         f"{report.files} files{f' ({by})' if by else ''}{' so far' if more else ''}"
     )
-
-
-_TIMELINE = (
-    Column("instant", "instant", "name"),
-    Column("action", "action", "name"),
-    Column("state", "state", "name"),
-    Column("completion_time", "completed at", "name"),
-)
-_COMMITS = (
-    Column("instant", "instant", "name"),
-    Column("action", "action", "name"),
-    Column("operation", "operation", "name"),
-    Column("partitions", "parts", "count"),
-    Column("files", "files", "count"),
-    Column("inserts", "inserts", "count"),
-    Column("updates", "updates", "count"),
-    Column("deletes", "deletes", "count"),
-    Column("bytes", "written", "bytes"),
-    Column("stream", "stream"),
-    Column("batch_id", "batch", "count"),
-    Column("query_id", "query", json_only=True),
-    Column("end_offsets", "offsets", json_only=True),
-    Column("replaced_file_groups", "replaced", "count", json_only=True),
-)
-_FILES = (
-    Column("partition_path", "partition"),
-    Column("file_id", "file id"),
-    Column("base_instant", "base instant", "name"),
-    Column("base_bytes", "base file", "bytes"),
-    Column("logs", "logs", "count"),
-    Column("log_bytes", "log files", "bytes"),
-    Column("base_file", "", json_only=True),
-    Column("log_files", "", json_only=True),
-)
-
-
-def run_table(arguments: argparse.Namespace, out: Output) -> int:
-    """Run one of the table commands; returns the exit code."""
-    table = readable(HoodieTable.open(arguments.target_base_path), out)
-    if arguments.command != "validate":  # which holds the metadata table against the folders
-        table = listed_by_metadata(table)
-    out.facts([Fact("table", "table", table.config.name), Fact("base_path", "path", table.base_path)])
-    match arguments.command:
-        case "timeline":
-            return _timeline(table, arguments, out)
-        case "commits":
-            return _commits(table, arguments, out)
-        case "files":
-            return _files(table, arguments, out)
-        case "rows":
-            return show_rows(table, arguments, out)
-        case _:
-            return _validate(table, arguments, out)
 
 
 def _timeline(table: HoodieTable, arguments: argparse.Namespace, out: Output) -> int:
@@ -267,7 +249,7 @@ def _files(table: HoodieTable, arguments: argparse.Namespace, out: Output) -> in
             Fact("file_groups", "file groups", total["slices"], "count"),
             Fact("base_files", "base files", total["base"], "count"),
             Fact("log_files", "log files", total["logs"], "count"),
-            Fact("bytes", "in all", total["bytes"], "bytes"),
+            Fact("bytes", "total", total["bytes"], "bytes"),
         ]
     )
     return 0
@@ -304,3 +286,78 @@ def _validate(table: HoodieTable, arguments: argparse.Namespace, out: Output) ->
         ]
     )
     return 1 if count else 0
+
+
+def _add_timeline(out: argparse.ArgumentParser) -> None:
+    add_limit(out, 0, "newest actions to list (0: all)")
+
+
+def _add_commits(out: argparse.ArgumentParser) -> None:
+    add_limit(out, 0, "newest commits to list (0: all)")
+
+
+def _add_partition(out: argparse.ArgumentParser) -> None:
+    out.add_argument("--partition", metavar="PATH", help="only this partition path")
+
+
+def _add_rows(out: argparse.ArgumentParser) -> None:
+    _add_partition(out)
+    out.add_argument("--key", metavar="KEY", help="record key, as in the column _hoodie_record_key")
+    out.add_argument(
+        "--where",
+        metavar="TEXT",
+        action="append",
+        default=[],
+        help="only rows for which this is true: COLUMN OP VALUE with =, !=, <, <=, >, >=, in (..), is null or is not null; "
+        "if given several times, all must be true",
+    )
+    out.add_argument(
+        "--num-buckets",
+        type=int,
+        metavar="N",
+        help="the table has this number of buckets (hoodie.bucket.index.num.buckets); if --where fixes the record key "
+        "fields, only their buckets are read",
+    )
+    out.add_argument("--columns", metavar="NAME,...", help="columns to show (default: all of the user's)")
+    out.add_argument("--meta", action="store_true", help="also Hudi's meta columns")
+    add_limit(out, 20, "rows to show (0: all)")
+
+
+def _add_validate(out: argparse.ArgumentParser) -> None:
+    out.add_argument(
+        "--global-keys", action="store_true", help="a record key may be in one partition only (index.global.enabled)"
+    )
+
+
+def _reading(
+    name: str,
+    text: str,
+    add_flags: Callable[[argparse.ArgumentParser], None],
+    show: Callable[[HoodieTable, argparse.Namespace, Output], int],
+) -> Command:
+    def add(out: argparse.ArgumentParser) -> None:
+        add_table(out)
+        add_flags(out)
+
+    def run(arguments: argparse.Namespace, out: Output, _: Clock) -> int:
+        table = readable(HoodieTable.open(arguments.target_base_path), out)
+        if name != "validate":  # this one compares the metadata table with the folders
+            table = listed_by_metadata(table)
+        out.facts([Fact("table", "table", table.config.name), Fact("base_path", "path", table.base_path)])
+        return show(table, arguments, out)
+
+    return Command("table", name, text, add, run)
+
+
+COMMANDS = (
+    _reading("timeline", "the actions on the active timeline, newest first", _add_timeline, _timeline),
+    _reading("commits", "completed writes with their counts, newest first", _add_commits, _commits),
+    _reading("files", "the newest slice of every file group", _add_partition, _files),
+    _reading("rows", "live rows", _add_rows, show_rows),
+    _reading(
+        "validate",
+        "check files, commits, footers and keys; exit code 1 when something is wrong",
+        _add_validate,
+        _validate,
+    ),
+)

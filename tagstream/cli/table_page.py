@@ -1,7 +1,7 @@
-"""``tagstream table page``: a table at rest as one HTML file that needs no other file.
+"""``tagstream table page``: a table as one HTML file that needs no other file.
 
-It shows the timeline, the commits, the files by partition, and how the index of a checkpoint differs from the
-table.
+It shows the timeline, the commits, the files by partition, and the differences between the table and the index of a
+checkpoint.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tagstream.bootstrap.plan import plan_bootstrap
+from tagstream.cli.command import Clock, Command, add_table
 from tagstream.cli.index_reader import existing_checkpoint, open_index
 from tagstream.cli.index_verify import KINDS, Comparison, committed_manifests
 from tagstream.cli.output import AdminError, Fact, Output
@@ -28,7 +29,7 @@ from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
 
 COMMITS, PARTITIONS, DIFFERENCES, PENDING = 200, 200, 50, 50
-# File slices by their log files: a name, and the most that it takes in.
+# Classes of file slices by their number of log files: a name, and the greatest number.
 _DEPTHS: tuple[tuple[str, int | None], ...] = (
     ("no log file", 0),
     ("1 log file", 1),
@@ -36,11 +37,13 @@ _DEPTHS: tuple[tuple[str, int | None], ...] = (
     ("6 to 20", 20),
     ("more", None),
 )
+_PACKAGE = "tagstream.cli"
+GROUPS_SHOWN = 64
 
 
 @dataclass(frozen=True)
 class TimelineFacts:
-    """Completed actions by kind, the unfinished ones, and the newest commits (newest first)."""
+    """Completed actions by kind, the pending ones, and the newest commits (newest first)."""
 
     actions: dict[str, int]
     pending: tuple[Instant, ...]
@@ -63,7 +66,7 @@ class FileFacts:
 
 @dataclass(frozen=True)
 class IndexFacts:
-    """The index of a checkpoint beside the table. ``differences``: the first few, as ``index verify`` lists them."""
+    """The index of a checkpoint compared with the table. ``differences``: the first few, as ``index verify`` lists them."""
 
     checkpoint: str
     batch_id: int | None
@@ -80,7 +83,7 @@ class IndexFacts:
 
 @dataclass(frozen=True)
 class TableFacts:
-    """Everything on the page. ``index`` None: no checkpoint was named."""
+    """The whole content of the page. ``index`` None: no checkpoint was given."""
 
     table: HoodieTable
     as_of: str | None
@@ -91,7 +94,7 @@ class TableFacts:
 
 
 def table_facts(arguments: argparse.Namespace, out: Output) -> TableFacts:
-    """Look at the table, and at the index where a checkpoint is named. Nothing is locked or changed."""
+    """Read the table, and the index if a checkpoint was given. Nothing is locked or changed."""
     table = listed_by_metadata(readable(HoodieTable.open(arguments.target_base_path), out))
     timeline = table.timeline()
     index = None
@@ -152,12 +155,12 @@ def _depth(logs: int) -> str:
 
 
 def _index(table: HoodieTable, checkpoint_dir: str, progress: Callable[[str], None]) -> IndexFacts:
-    """As ``index verify``: every live row of the table is held against the index."""
+    """Compare every live row of the table with the index, as ``index verify`` does."""
     plan = plan_bootstrap(table)
     checkpoint = existing_checkpoint(checkpoint_dir)
     with open_index(checkpoint, committed_manifests(table, plan.timeline, checkpoint)) as index:
         groups = []
-        for label in index.labels:  # a step a key group, of which there are few
+        for label in index.labels:  # a step per key group, of which there are few
             counts = index.counts(label)
             groups.append(GroupSize(label, counts.live, counts.tombstones, sum(index.sizes(label))))
         comparison = Comparison(index, plan, progress)
@@ -177,12 +180,8 @@ def _index(table: HoodieTable, checkpoint_dir: str, progress: Callable[[str], No
     )
 
 
-_ROOM = "tagstream.cli"
-GROUPS_SHOWN = 64
-
-
-def run_page(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> int:
-    """Write the page; exit code 1 when index and table differ."""
+def run_page(arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> int:
+    """Write the page. Exit code 1 when index and table differ."""
     path = os.path.abspath(arguments.out)
     found = table_facts(arguments, out)
     content = table_page(found, clock_ms())
@@ -203,13 +202,13 @@ def run_page(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], 
 
 
 def table_page(found: TableFacts, at_ms: int) -> bytes:
-    """The page in UTF-8."""
+    """The page as UTF-8. ``at_ms``: present time in milliseconds since 1970."""
     groups = found.index.groups if found.index is not None else ()
     most = max((group.keys for group in groups), default=0)
     shown = [(group, group.keys / most if most else 0.0) for group in groups[:GROUPS_SHOWN]]
     slices = max(1, found.files.total.file_groups)
     return render(
-        _ROOM,
+        _PACKAGE,
         "table.html.j2",
         {
             "f": found,
@@ -224,7 +223,7 @@ def table_page(found: TableFacts, at_ms: int) -> bytes:
 
 
 def _write(path: str, content: bytes) -> None:
-    """The file appears whole or not at all; one that is there is replaced."""
+    """Write the file atomically. An existing one is replaced."""
     hidden = os.path.join(os.path.dirname(path), f".{os.path.basename(path)}.{os.getpid()}.tmp")
     try:
         with open(hidden, "wb") as file:
@@ -234,3 +233,24 @@ def _write(path: str, content: bytes) -> None:
         with suppress(OSError):
             os.unlink(hidden)
         raise AdminError(f"{path} cannot be written ({e.strerror}); give another --out") from None
+
+
+def _add_flags(out: argparse.ArgumentParser) -> None:
+    add_table(out)
+    out.add_argument("--out", metavar="FILE", required=True, help="HTML file to write; an existing one is replaced")
+    out.add_argument(
+        "--checkpoint-dir",
+        metavar="PATH",
+        help="checkpoint of a stream, whose index is compared with the table; exit code 1 when they differ",
+    )
+
+
+COMMANDS = (
+    Command(
+        "table",
+        "page",
+        "write a page about the table: timeline, files, and its index; one HTML file",
+        _add_flags,
+        run_page,
+    ),
+)

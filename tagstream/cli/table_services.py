@@ -1,20 +1,18 @@
 """``tagstream table`` commands that change a table, with the writer lease held.
 
-clean, archive, savepoint, savepoints, restore, rollback and delete-partition are here. compact, cluster,
-insert-overwrite and dedup start here and have files of their own.
+clean, archive, savepoint, savepoints, restore, rollback and delete-partition are in this file. `changing` makes such a
+command; compact, cluster, insert-overwrite and dedup use it, too, and have their own files.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
-from typing import Final
 
-from tagstream.cli.compact_cluster import run_cluster, run_compact, show_cluster, show_compact
-from tagstream.cli.insert_overwrite import run_dedup, run_overwrite, show_dedup, show_overwrite
+from tagstream.cli.command import Clock, Command, add_table
 from tagstream.cli.output import Column, Fact, Output
 from tagstream.cli.table_health import readable
-from tagstream.cli.upgrade import alone
+from tagstream.cli.upgrade import holding_lease
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.partitions import drop_unwritable
@@ -29,7 +27,6 @@ from tagstream.table.services.rollback_completed import plan_rollback_completed,
 from tagstream.table.services.savepoint import create_savepoint, delete_savepoint, plan_savepoint
 from tagstream.table.timeline.timeline import savepoints
 
-Clock = Callable[[], int]
 Check = Callable[[], None]
 
 _INSTANTS = (Column("instant", "instant", "name"), Column("action", "action", "name"))
@@ -47,40 +44,73 @@ _SAVEPOINTS = (
     Column("comment", "comment"),
 )
 _GROUPS = (Column("partition_path", "partition"), Column("file_groups", "file groups", "count"))
+_FLAGS = {
+    "hoodie.keep.min.commits": "--min-commits", "hoodie.keep.max.commits": "--max-commits",
+    "hoodie.clean.commits.retained": "--commits",
+}  # fmt: skip
+Show = Callable[[HoodieTable, argparse.Namespace, Output, Clock], None]
+Act = Callable[[HoodieTable, argparse.Namespace, Output, Clock, Check], bool]
 
 
-def run_services(arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> int:
-    """Show what a command would do, and with ``--yes`` do it; returns the exit code."""
+def changing(
+    name: str, text: str, add_flags: Callable[[argparse.ArgumentParser], None], show: Show, act: Act
+) -> Command:
+    """A command that changes a table. ``show`` shows what it would do (--dry-run), ``act`` does it (--yes).
+
+    ``act`` returns whether it changed something.
+    """
+
+    def add(out: argparse.ArgumentParser) -> None:
+        add_table(out)
+        out.add_argument("--dry-run", action="store_true", help="show what the command would do, and change nothing")
+        out.add_argument("--yes", action="store_true", help="do it; no other writer may run on the table")
+        add_flags(out)
+
+    def run(arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> int:
+        table = _opened(arguments, out)
+        if arguments.dry_run:
+            show(readable(table, out), arguments, out, clock_ms)
+            out.facts([Fact("changed", "changed", False)])
+            out.note("nothing was changed; replace --dry-run by --yes to do it")
+            return 0
+        if not arguments.yes:
+            raise ConfigError(
+                f"{name} changes table {table.config.name} at {table.base_path}: check what it would do with --dry-run, "
+                "then give --yes"
+            )
+        with holding_lease(table, clock_ms, f"table {name}") as lease:
+            table, told = drop_unwritable(table, clock_ms())
+            if told:
+                out.facts([Fact("metadata_dropped", "before it", list(told))])
+            done = act(table, arguments, out, clock_ms, lease.check)
+            lease.check()
+            sweep(table.reload())  # files of a command that was killed after its commit
+        out.facts([Fact("changed", "changed", done)])
+        return 0
+
+    return Command("table", name, text, add, run)
+
+
+def _opened(arguments: argparse.Namespace, out: Output) -> HoodieTable:
     table = HoodieTable.open(arguments.target_base_path)
     out.facts([Fact("table", "table", table.config.name), Fact("base_path", "path", table.base_path)])
-    command = arguments.command
-    if command == "savepoints":
-        rows = [
-            (s.time, s.user, s.made_ms, sum(map(len, s.files.values())), s.comment)
-            for s in reversed(savepoints(table.storage, table.timeline()))
-        ]
-        out.listing("savepoints", _SAVEPOINTS, rows)
-        return 0
-    show, act = _COMMANDS[command]
-    if arguments.dry_run:
-        show(readable(table, out), arguments, out, clock_ms)
-        out.facts([Fact("changed", "changed", False)])
-        out.note("nothing was changed; --yes in place of --dry-run does it")
-        return 0
-    if not arguments.yes:
-        raise ConfigError(
-            f"{command} changes table {table.config.name} at {table.base_path}: look at what it would do with --dry-run, "
-            "then say --yes"
+    return table
+
+
+def _add_retention(out: argparse.ArgumentParser) -> None:
+    default = CleanOptions()
+    out.add_argument(
+        "--policy", choices=[p.value for p in CleanPolicy], default=default.policy.value,
+        help=f"hoodie.clean.policy (default: {default.policy.value})",
+    )  # fmt: skip
+    for name, key, number in (
+        ("commits", "commits", default.commits),
+        ("hours", "hours", default.hours),
+        ("file-versions", "fileversions", default.file_versions),
+    ):
+        out.add_argument(
+            f"--{name}", type=int, metavar="N", default=number, help=f"hoodie.clean.{key}.retained (default: {number})"
         )
-    with alone(table, clock_ms, command) as lease:
-        table, told = drop_unwritable(table, clock_ms())
-        if told:
-            out.facts([Fact("metadata_dropped", "before it", list(told))])
-        done = act(table, arguments, out, clock_ms, lease.check)
-        lease.check()
-        sweep(table.reload())  # what a command left that was killed behind its commit
-    out.facts([Fact("changed", "changed", done)])
-    return 0
 
 
 def _clean_options(arguments: argparse.Namespace) -> CleanOptions:
@@ -93,11 +123,11 @@ def _show_clean(table: HoodieTable, arguments: argparse.Namespace, out: Output, 
     files = plan.files if plan is not None else {}
     out.facts(
         [
-            Fact("pending", "plans to be carried out first", list(pending_cleans(table.timeline()))),
+            Fact("pending", "plans to be executed first", list(pending_cleans(table.timeline()))),
             Fact("earliest", "earliest commit kept", plan.earliest.time if plan and plan.earliest else None),
-            Fact("files", "files that go", sum(map(len, files.values())), "count"),
-            Fact("bytes", "bytes that go", plan.size if plan is not None else 0, "bytes"),
-            Fact("deleted_partitions", "partitions that go", list(plan.partitions) if plan is not None else []),
+            Fact("files", "files to delete", sum(map(len, files.values())), "count"),
+            Fact("bytes", "bytes to delete", plan.size if plan is not None else 0, "bytes"),
+            Fact("deleted_partitions", "partitions to delete", list(plan.partitions) if plan is not None else []),
         ]
     )
     rows = ((p, len(old), sum(f.size for f in old), [f.name for f in old]) for p, old in sorted(files.items()))
@@ -117,14 +147,20 @@ def _clean(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock
     return done is not None
 
 
-_FLAGS = {
-    "hoodie.keep.min.commits": "--min-commits", "hoodie.keep.max.commits": "--max-commits",
-    "hoodie.clean.commits.retained": "--commits",
-}  # fmt: skip
+def _add_archive(out: argparse.ArgumentParser) -> None:
+    archiving = ArchiveOptions()
+    for name, default, text in (
+        ("min", archiving.min_commits, "commits to keep on the timeline (hoodie.keep.min.commits)"),
+        ("max", archiving.max_commits, "archive if there are more commits (hoodie.keep.max.commits)"),
+    ):
+        out.add_argument(
+            f"--{name}-commits", type=int, metavar="N", default=default, help=f"{text} (default: {default})"
+        )
+    _add_retention(out)
 
 
 def _archive_options(arguments: argparse.Namespace) -> tuple[ArchiveOptions, CleanOptions]:
-    """ConfigError in the words of the command where the numbers contradict one another."""
+    """The options; ConfigError, with the command's flag names, when the numbers contradict each other."""
     cleaning = _clean_options(arguments)
     try:
         options = ArchiveOptions(arguments.min_commits, arguments.max_commits)
@@ -148,6 +184,27 @@ def _archive(table: HoodieTable, arguments: argparse.Namespace, out: Output, clo
     return done is not None
 
 
+def _savepoints(arguments: argparse.Namespace, out: Output, _: Clock) -> int:
+    table = _opened(arguments, out)
+    rows = [
+        (s.time, s.user, s.made_ms, sum(map(len, s.files.values())), s.comment)
+        for s in reversed(savepoints(table.storage, table.timeline()))
+    ]
+    out.listing("savepoints", _SAVEPOINTS, rows)
+    return 0
+
+
+def _add_savepoint(out: argparse.ArgumentParser) -> None:
+    out.add_argument("--instant", metavar="T", help="the completed commit (default: the newest)")
+    out.add_argument(
+        "--delete", action="store_true", help="delete the savepoint of --instant, so that cleans may delete its files"
+    )
+    out.add_argument(
+        "--user", metavar="NAME", default="tagstream", help="the user in the savepoint (default: tagstream)"
+    )
+    out.add_argument("--comment", metavar="TEXT", default="", help="the comment in the savepoint")
+
+
 def _show_savepoint(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> None:
     if arguments.delete:
         out.facts([Fact("instant", "savepoint", arguments.instant, "name")])
@@ -160,7 +217,7 @@ def _show_savepoint(table: HoodieTable, arguments: argparse.Namespace, out: Outp
 def _savepoint(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock, check: Check) -> bool:
     if arguments.delete:
         if arguments.instant is None:
-            raise ConfigError("--delete needs --instant: which savepoint is to be deleted")
+            raise ConfigError("--delete needs --instant: name the savepoint to delete")
         delete_savepoint(table, arguments.instant, check)
         out.facts([Fact("instant", "savepoint deleted", arguments.instant, "name")])
         return True
@@ -168,6 +225,10 @@ def _savepoint(table: HoodieTable, arguments: argparse.Namespace, out: Output, c
     files = sum(map(len, made.files.values()))
     out.facts([Fact("instant", "savepoint", made.time, "name"), Fact("files", "files kept", files, "count")])
     return True
+
+
+def _add_restore(out: argparse.ArgumentParser) -> None:
+    out.add_argument("--savepoint", metavar="T", required=True, help="the savepoint's commit")
 
 
 def _show_restore(table: HoodieTable, arguments: argparse.Namespace, out: Output, _: Clock) -> None:
@@ -181,16 +242,20 @@ def _restore(table: HoodieTable, arguments: argparse.Namespace, out: Output, clo
     out.facts(
         [
             Fact("instant", "restore", done.instant, "name"),
-            Fact("undone", "commits undone", list(done.undone)),
+            Fact("undone", "commits rolled back", list(done.undone)),
             Fact("files", "files deleted", len(done.deleted), "count"),
             Fact("metadata_partitions", "metadata table dropped", list(done.metadata)),
         ]
     )
     if done.metadata:
         out.note(
-            "the metadata table was dropped; a job with hoodie.metadata.enable=true builds it anew at its next start"
+            "the metadata table was dropped; a job with hoodie.metadata.enable=true builds it again at its next start"
         )
     return True
+
+
+def _add_rollback(out: argparse.ArgumentParser) -> None:
+    out.add_argument("--instant", metavar="T", required=True, help="the commit, which must be the newest")
 
 
 def _show_rollback(table: HoodieTable, arguments: argparse.Namespace, out: Output, _: Clock) -> None:
@@ -200,7 +265,7 @@ def _show_rollback(table: HoodieTable, arguments: argparse.Namespace, out: Outpu
             Fact("instant", "commit", plan.instant.time, "name"),
             Fact("files", "files deleted", sum(len(r.files) for r in plan.requests), "count"),
             Fact(
-                "log_files", "log files taken back by a block", sum(len(r.log_blocks) for r in plan.requests), "count"
+                "log_files", "log files with a rollback block", sum(len(r.log_blocks) for r in plan.requests), "count"
             ),
             Fact("drops_metadata", "metadata table dropped", plan.drops_metadata),
         ]
@@ -213,10 +278,16 @@ def _rollback(table: HoodieTable, arguments: argparse.Namespace, out: Output, cl
         [
             Fact("instant", "rollback", done.instant, "name"),
             Fact("files", "files deleted", len(done.deleted), "count"),
-            Fact("log_files", "log files taken back by a block", len(done.blocks), "count"),
+            Fact("log_files", "log files with a rollback block", len(done.blocks), "count"),
         ]
     )
     return True
+
+
+def _add_delete(out: argparse.ArgumentParser) -> None:
+    out.add_argument(
+        "--partition", metavar="PATH", action="append", required=True, help="partition path; may be repeated"
+    )
 
 
 def _show_delete(table: HoodieTable, arguments: argparse.Namespace, out: Output, _: Clock) -> None:
@@ -231,17 +302,42 @@ def _delete(table: HoodieTable, arguments: argparse.Namespace, out: Output, cloc
     return instant is not None
 
 
-Show = Callable[[HoodieTable, argparse.Namespace, Output, Clock], None]
-Act = Callable[[HoodieTable, argparse.Namespace, Output, Clock, Check], bool]
-_COMMANDS: Final[dict[str, tuple[Show, Act]]] = {
-    "compact": (show_compact, run_compact),
-    "cluster": (show_cluster, run_cluster),
-    "clean": (_show_clean, _clean),
-    "archive": (_show_archive, _archive),
-    "savepoint": (_show_savepoint, _savepoint),
-    "restore": (_show_restore, _restore),
-    "rollback": (_show_rollback, _rollback),
-    "delete-partition": (_show_delete, _delete),
-    "insert-overwrite": (show_overwrite, run_overwrite),
-    "dedup": (show_dedup, run_dedup),
-}
+COMMANDS = (
+    changing(
+        "clean",
+        "delete the files of old slices, by the options hoodie.clean.*",
+        _add_retention,
+        _show_clean,
+        _clean,
+    ),
+    changing(
+        "archive",
+        "move old actions from the active timeline to the archive, by the options hoodie.keep.*",
+        _add_archive,
+        _show_archive,
+        _archive,
+    ),
+    Command("table", "savepoints", "the savepoints, newest first", add_table, _savepoints),
+    changing(
+        "savepoint",
+        "keep the table as of a commit until the savepoint is deleted",
+        _add_savepoint,
+        _show_savepoint,
+        _savepoint,
+    ),
+    changing(
+        "restore",
+        "restore the table to a savepoint: all later commits are rolled back",
+        _add_restore,
+        _show_restore,
+        _restore,
+    ),
+    changing("rollback", "roll back the newest completed commit", _add_rollback, _show_rollback, _rollback),
+    changing(
+        "delete-partition",
+        "delete all rows of partitions; a later clean deletes their files",
+        _add_delete,
+        _show_delete,
+        _delete,
+    ),
+)

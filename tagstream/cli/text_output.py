@@ -1,7 +1,7 @@
-"""Output for people: tables on a terminal, plain aligned columns everywhere else.
+"""Output as text: tables on a terminal, plain aligned columns everywhere else.
 
-A table that is wider than the terminal is shown row by row, a line a column; names, instants and numbers are never cut. Long
-values are shortened, by ``width`` characters at most; JSON has them whole.
+A table that is wider than the terminal is shown row by row, one column per line. Names, instants and numbers are never cut.
+Long values are shortened to ``width`` characters; JSON has them whole.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from rich.table import Table
 from rich.text import Text
 
 from tagstream.cli.output import Column, Fact, Kind, plain
-from tagstream.streaming.batch.report import size
+from tagstream.streaming.monitor.values import size
 
 SHOWN_CHARS = 100
-_FOLDED = 20  # a text may be folded to so many columns; a table that needs less is shown row by row
+_FOLDED = 20  # a text may be wrapped to this width; a table that is still too wide is shown row by row
 _CHUNK_ROWS = 1000
 _GAP = "  "
 _NOTHING = "-"
@@ -31,7 +31,7 @@ _CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), 127)}
 
 
 class TerminalOutput:
-    """Tables by rich; long listings come in tables of a thousand rows, each with its head."""
+    """Tables by rich. Long listings are tables of a thousand rows, each with its header."""
 
     def __init__(self, stream: TextIO, *, vertical: bool = False, width: int = SHOWN_CHARS) -> None:
         self._console = Console(file=stream, highlight=False)
@@ -40,7 +40,7 @@ class TerminalOutput:
         self._status: Status | None = None
 
     def facts(self, facts: Sequence[Fact]) -> None:
-        """Two columns without a frame."""
+        """Write two columns without a frame."""
         grid = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
         grid.add_column(style="bold", no_wrap=True)
         grid.add_column(overflow="fold")
@@ -50,7 +50,7 @@ class TerminalOutput:
         self._console.print(grid)
 
     def listing(self, name: str, columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> int:
-        """A table with a head, or the rows one below the other; ``name`` is for machines."""
+        """Write a table with a header, or the rows one below the other. ``name`` is only for JSON."""
         del name
         wanted = [i for i, column in enumerate(columns) if not column.json_only]
         count = 0
@@ -73,25 +73,25 @@ class TerminalOutput:
         return needed - 1 > self._console.width
 
     def note(self, text: str) -> None:
-        """A dim line."""
+        """Write a dim line."""
         self._console.print(Text(text, style="dim"))
 
     def progress(self, text: str) -> None:
-        """A line that is gone at the end."""
+        """Show a line that is removed at the end."""
         if self._status is None:
             self._status = self._console.status("")
             self._status.start()
         self._status.update(Text(text, style="dim"))
 
     def close(self, error: str | None = None) -> None:
-        """Take the progress away; an error is said on standard error."""
+        """Remove the progress line. The caller prints an error on standard error."""
         del error
         if self._status is not None:
             self._status.stop()
 
 
 class PlainOutput:
-    """Aligned columns without colour or folding; numbers without separators, so that other programs can sort them."""
+    """Aligned columns without colour or wrapping. Numbers have no separators, so that other programs can sort them."""
 
     def __init__(self, stream: TextIO, *, vertical: bool = False, width: int = SHOWN_CHARS) -> None:
         self._stream = stream
@@ -99,14 +99,14 @@ class PlainOutput:
         self._width = width
 
     def facts(self, facts: Sequence[Fact]) -> None:
-        """``title  value`` lines."""
+        """Write ``title  value`` lines."""
         found = [fact for fact in facts if not fact.json_only]
         width = max((cell_len(fact.title) for fact in found), default=0)
         for fact in found:
             self._stream.write(f"{_pad(fact.title, width)}{_GAP}{_bare(fact.value)}".rstrip() + "\n")
 
     def listing(self, name: str, columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> int:
-        """A line of titles and one line a row; the widths are those of the first rows and grow where they must."""
+        """Write a line of titles and one line per row. The widths are those of the first rows; wider values extend them."""
         del name
         wanted = [i for i, column in enumerate(columns) if not column.json_only]
         widths = [0] * len(wanted)
@@ -131,20 +131,20 @@ class PlainOutput:
         return count
 
     def note(self, text: str) -> None:
-        """A line."""
+        """Write a line."""
         self._stream.write(text + "\n")
 
     def progress(self, text: str) -> None:
-        """Only for terminals."""
+        """Only on terminals."""
 
     def close(self, error: str | None = None) -> None:
-        """Write out what is buffered; an error is said on standard error."""
+        """Flush the output. The caller prints an error on standard error."""
         del error
         self._stream.flush()
 
 
 def shortened(text: str, width: int) -> str:
-    """A value cut to ``width`` characters, with the number of those that are left out; whole when ``width`` is 0."""
+    """A value cut to ``width`` characters, with the number of characters left out; whole when ``width`` is 0."""
     if not width or len(text) <= width:
         return text
     rest = f"… +{len(text) - width:,}"
@@ -163,7 +163,7 @@ def _table(columns: Sequence[Column], cells: Sequence[Sequence[str]]) -> Table:
 
 
 def _below_one_another(columns: Sequence[Column], cells: Sequence[Sequence[str]], before: int) -> Text:
-    """Each row as lines of title and value, below its number; ``before``: rows that were shown already."""
+    """Each row as lines of title and value, below its number. ``before``: number of rows already shown."""
     titles = [column.title.translate(_CONTROL) for column in columns]
     width = max(map(cell_len, titles))
     out = Text(overflow="fold")
@@ -176,7 +176,7 @@ def _below_one_another(columns: Sequence[Column], cells: Sequence[Sequence[str]]
 
 
 def shown(value: Any, kind: Kind) -> str:
-    """A value for people: separators in counts, units for bytes."""
+    """A value as text for people: separators in counts, units for bytes."""
     if value is not None and kind == "count":
         return f"{value:,}"
     if value is not None and kind == "bytes":

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 
+from tagstream.cli.command import Clock, Command, add_table
 from tagstream.cli.output import Column, Fact, Output
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.upgrade import VersionChange, downgrade, plan_change, upgrade
+from tagstream.table.table_version import VERSIONS
 
 _SETTINGS = (
     Column("key", "property"),
@@ -18,11 +21,10 @@ _SETTINGS = (
     Column("after", "after"),
 )
 _DIRECTIONS = {"upgrade": upgrade, "downgrade": downgrade}
-COMMANDS = frozenset(_DIRECTIONS)
 
 
-def run_version(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[], int]) -> int:
-    """Show what a change of version does, and with ``--yes`` do it; returns the exit code."""
+def run_version(arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> int:
+    """Show what a change of version does, and with ``--yes`` do it. Return the exit code."""
     table = HoodieTable.open(arguments.target_base_path)
     to, command = arguments.to, arguments.command
     up = command == "upgrade"
@@ -33,22 +35,22 @@ def run_version(arguments: argparse.Namespace, out: Output, clock_ms: Callable[[
         )
     if arguments.dry_run:
         _report(out, table, plan_change(table, to), changed=False)
-        out.note("nothing was changed; --yes in place of --dry-run does it")
+        out.note("nothing was changed; replace --dry-run by --yes to do it")
         return 0
     if not arguments.yes:
         raise ConfigError(
-            f"{command} rewrites the timeline of table {table.config.name} at {table.base_path}: look at what it would do "
-            "with --dry-run, stop every writer, then say --yes"
+            f"{command} rewrites the timeline of table {table.config.name} at {table.base_path}: check what it would do "
+            "with --dry-run, stop every writer, then give --yes"
         )
-    with alone(table, clock_ms, command) as lease:
+    with holding_lease(table, clock_ms, f"table {command}") as lease:
         out.progress(f"{command} from version {table.config.version} to {to}")
         done = _DIRECTIONS[command](table, to, clock_ms, lease.check)
     _report(out, table, done, changed=done.before != done.after)
     if done.before == done.after:
-        left = "; what an earlier change had left is gone" if done.removed else ""
-        out.note(f"the table had version {to} already{left}")
+        left = "; files of an earlier, unfinished change were removed" if done.removed else ""
+        out.note(f"the table already had version {to}{left}")
     else:
-        out.note(f"start writers of the table with hoodie.write.table.version={to} from now on")
+        out.note(f"from now on start writers of the table with hoodie.write.table.version={to}")
     return 0
 
 
@@ -74,11 +76,37 @@ def _report(out: Output, table: HoodieTable, change: VersionChange, changed: boo
 
 
 @contextmanager
-def alone(table: HoodieTable, clock_ms: Callable[[], int], label: str) -> Iterator[LeaseKeeper]:
-    """The table's writer lease; LeaseLostError names the job that holds it."""
+def holding_lease(table: HoodieTable, clock_ms: Clock, label: str) -> Iterator[LeaseKeeper]:
+    """Hold the table's writer lease inside the block. ``label``: the command. LeaseLostError names the job that holds it."""
     lease = LeaseKeeper(table.storage, clock_ms)
     try:
-        lease.acquire(f"tagstream table {label}")
+        lease.acquire(f"tagstream {label}")
         yield lease
     finally:
         lease.release()
+
+
+def _add_flags(out: argparse.ArgumentParser, versions: tuple[int, ...]) -> None:
+    add_table(out)
+    out.add_argument("--to", type=int, choices=versions, required=True, help="the table version")
+    out.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
+    out.add_argument("--yes", action="store_true", help="do it; no other writer may run on the table")
+
+
+_KNOWN = tuple(sorted(VERSIONS))
+COMMANDS = (
+    Command(
+        "table",
+        "upgrade",
+        "bring the table to a higher table version, with its timeline and archive",
+        partial(_add_flags, versions=_KNOWN[1:]),
+        run_version,
+    ),
+    Command(
+        "table",
+        "downgrade",
+        "bring the table to a lower table version, with its timeline and archive",
+        partial(_add_flags, versions=_KNOWN[:-1]),
+        run_version,
+    ),
+)

@@ -1,1 +1,1 @@
-"""Indexes of record keys other than the state index, behind one interface."""
+"""Indexes of record keys other than the state index, with one interface."""

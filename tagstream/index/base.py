@@ -1,12 +1,10 @@
-"""What every index of Hudi's family does, in Hudi's words: tag, update, roll back.
+"""The interface of Hudi's kinds of index, in Hudi's terms: tag, update, roll back.
 
-A pull-type index is asked in each micro-batch where the batch's keys are. It answers with the places of those
-that the table has. The stream's own step (``streaming.batch.pull_tag``) decides what follows: insert, update,
-delete, move or late.
+A pull-type index is called in each micro-batch with the batch's keys. It returns the locations of those that the table has.
+The stream's own step (``streaming.batch.pull_tag``) decides: insert, update, delete, move or late.
 
-An index with a storage of its own (HBASE) is compared with the table, and filled from it. Hudi takes every key
-that HBase does not have for a new one, so a table that was not written with this index from the start would get
-each of its rows a second time.
+An index with its own storage (HBASE) is compared with the table, and loaded from it. Hudi treats every key that HBase lacks
+as new. So a table that was not written with this index from the start would get each row a second time.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 from pyspark import Broadcast
@@ -30,22 +28,28 @@ from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.timeline.commit_metadata import WriteStatus
 from tagstream.table.timeline.timeline import Timeline
 
-# What records bring to an index. `partition_path` is null for a delete that names none (global indexes only).
+if TYPE_CHECKING:
+    from tagstream.index.registry import IndexOptions
+
+LOG = logging.getLogger("tagstream")
+_SLICES = 8
+_KEYS = 50
+
+# The input of an index. `partition_path` is null for a delete without one (global indexes only).
 RECORD_SCHEMA = "record_key string, partition_path string"
 
 
 def location_schema(ordering: str) -> str:
-    """Spark schema of the places found. ``ordering``: ``long`` or ``binary``, as the stream encodes ordering values.
+    """Spark schema of the found locations. ``ordering``: ``long`` or ``binary``, as the stream encodes ordering values.
 
-    ``partition_path`` and ``file_id`` say where the row of the key is, ``instant`` which commit put it there ("" where the
-    index does not know), ``ord`` its ordering value (null where the index does not know).
+    ``partition_path`` and ``file_id``: the location of the key's row; ``instant``: the commit that wrote it there ("" if
+    the index does not have it); ``ord``: its ordering value (null if the index does not have it).
     """
     return f"record_key string, partition_path string, file_id string, instant string, ord {ordering}"
 
 
-# What `update_location` is given: where each key of the batch was written. `file_id` null: the key was deleted in that
-# partition.
-# `is_new`: the key is new in that file group (an insert, or a move's new place).
+# The input of `update_location`: the location to which each key of the batch was written. `file_id` null: the key was
+# deleted in that partition. `is_new`: the key is new in that file group (an insert, or the new location of a move).
 WRITTEN_SCHEMA = pa.schema(
     [("record_key", pa.string()), ("partition_path", pa.string()), ("file_id", pa.string()), ("is_new", pa.bool_())]
 )
@@ -53,9 +57,9 @@ WRITTEN_SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class OrderingCode:
-    """How ordering values are encoded for comparison; ``encode`` turns the column into int64 or binary.
+    """How ordering values are encoded for comparison; ``encode`` converts the column to int64 or binary.
 
-    ``type``: the Arrow type of ordering values in the stream, of several fields a struct; None for a table without one.
+    ``type``: the Arrow type of ordering values in the stream, a struct for several fields; None for a table without one.
     """
 
     type: pa.DataType | None
@@ -65,7 +69,7 @@ class OrderingCode:
 
 @dataclass(frozen=True)
 class TableAsOf:
-    """The table as one batch finds it: nothing newer than ``as_of`` (None: no commit yet) counts."""
+    """The table at the begin of a batch: only commits up to ``as_of`` (None: no commit yet) count."""
 
     spark: SparkSession
     table: HoodieTable
@@ -82,18 +86,24 @@ class TableAsOf:
 
 
 class HoodieIndex(ABC):
-    """One index. The three flags are Hudi's (``HoodieIndex.java``); the table of who has which is in docs/guide/indexes.md.
+    """One index. Its fixed properties are on the class, for checks and documentation before an index is created.
+
+    ``name``: its ``hoodie.index.type``. ``java_classes``: the corresponding classes of Hudi, the usual one first.
+    ``moves_by_default``: Hudi's default of "update partition path" for this index. The other three flags that have no
+    default are Hudi's, too (``HoodieIndex.java``); docs/guide/indexes.md has the table of these flags.
 
     ``is_global``: the record key alone identifies a row, in the whole table. ``can_index_log_files``: it finds rows that
-    only logs hold, so inserts of merge-on-read may go there. ``is_implicit_with_storage``: the table itself is the index;
-    otherwise ``update_location`` keeps it up to date. ``update_in_tasks``: it is called in the write tasks, on what each of
-    them wrote (so the object is sent to them, and must be picklable); otherwise on the driver, once a batch, with all.
-    ``knows_absence``: a key that is not answered is not in the table; False for an index that only says where a key
-    belongs (bucket). ``knows_ordering``: its answers have the rows' ordering values, so that late events are told when the
-    batch is tagged; otherwise they are told when a copy-on-write file is merged, and by readers of merge-on-read.
+    only logs have, so inserts of merge-on-read may be written to logs. ``is_implicit_with_storage``: the table itself is
+    the index; otherwise ``update_location`` keeps it up to date. ``update_in_tasks``: it is called in each write task with
+    the task's keys (so the object is sent to the tasks, and must be picklable); otherwise on the driver, once per batch,
+    with all keys. ``knows_absence``: a key without a result is not in the table; False for an index that only computes a
+    key's file group (bucket). ``knows_ordering``: its results have the rows' ordering values, so that late events are found
+    when the batch is tagged; otherwise they are found when a copy-on-write file is merged, and by readers of merge-on-read.
     """
 
     name: ClassVar[str]
+    java_classes: ClassVar[tuple[str, ...]]
+    moves_by_default: ClassVar[bool] = False
     is_global: ClassVar[bool]
     can_index_log_files: ClassVar[bool]
     is_implicit_with_storage: ClassVar[bool]
@@ -102,51 +112,52 @@ class HoodieIndex(ABC):
     knows_ordering: ClassVar[bool] = False
     update_partition_path: bool = True
 
+    @classmethod
+    @abstractmethod
+    def make(cls, options: IndexOptions, record_key_fields: tuple[str, ...]) -> HoodieIndex:
+        """The index for the user's options. ConfigError names a missing option."""
+
     def check(self) -> int | None:
-        """Before a start: see that the other system that an index lives in is there and fit. Raises that system's errors."""
+        """Before a start: check that the other system with the index responds and is suitable. Raises that system's
+        errors."""
         return None
 
     def start(self, look: TableAsOf) -> None:  # noqa: B027 - most indexes have nothing to load
-        """Before the first batch, and again whenever the table was changed by others: load what is held in memory."""
+        """Before the first batch, and again whenever others have changed the table: load the part in memory."""
 
     @abstractmethod
     def tag_location(self, records: DataFrame, look: TableAsOf) -> DataFrame:
-        """Where the keys of ``records`` (:data:`RECORD_SCHEMA`, keys may repeat) are in the table.
+        """The locations of the keys of ``records`` (:data:`RECORD_SCHEMA`, keys may repeat) in the table.
 
-        Returns rows of :func:`location_schema`, for keys that have a row only, each once where the table has it once.
-        A non-global index looks in the record's own partition alone.
+        Returns rows of :func:`location_schema`, only for keys with a row, each once if the table has it once. A non-global
+        index reads only the record's own partition.
         """
 
     def update_location(self, written: pa.Table, instant: str) -> None:  # noqa: B027 - nothing to do where the table is the index
-        """Take over what a write of ``instant`` did (:data:`WRITTEN_SCHEMA`), before the instant is completed.
+        """Apply the changes of a write of ``instant`` (:data:`WRITTEN_SCHEMA`), before the instant is completed.
 
-        A key that moved comes once, with its new place. May be called again with the same rows by a task's next attempt.
+        A moved key is in it once, with its new location. A task's next attempt may call it again with the same rows.
         """
 
     def complete_commit(self, instant: str, deleted: pa.Array) -> None:  # noqa: B027 - only for those with places of their own
-        """The instant is completed and cannot be rolled back any more; ``deleted``: the record keys it deleted.
+        """The instant is completed and can no longer be rolled back; ``deleted``: the record keys it deleted.
 
-        Called on the driver; may be missing after a kill.
+        Called on the driver; the call may be missing after a kill.
         """
 
     def committed(self, statuses: Sequence[WriteStatus]) -> None:  # noqa: B027 - see complete_commit
-        """What the files of a completed write tell; on the driver, after ``complete_commit``."""
+        """Apply the file statistics of a completed write; on the driver, after ``complete_commit``."""
 
     def rollback_commit(self, instant: str) -> bool:  # noqa: ARG002 - for those that keep places of their own
-        """Undo what ``update_location`` did for an instant that is rolled back. False: it could not."""
+        """Undo the changes of ``update_location`` for an instant that is rolled back. False: this was not possible."""
         return True
 
     def end_batch(self) -> None:  # noqa: B027 - most indexes keep nothing
-        """Let go of what a batch needed (broadcast keys)."""
-
-
-LOG = logging.getLogger("tagstream")
-_SLICES = 8
-_KEYS = 50
+        """Release the resources of a batch (broadcast keys)."""
 
 
 def unknown_keys(index: HoodieIndex, look: TableAsOf) -> list[str]:
-    """Live keys of some slices, from the oldest to the newest, that the index does not know; empty: it knows all of them."""
+    """Live keys of some slices, from the oldest to the newest, that the index lacks; empty: it has all of them."""
     slices = look.slices()
     if not slices or look.as_of is None:
         return []
@@ -166,7 +177,10 @@ def unknown_keys(index: HoodieIndex, look: TableAsOf) -> list[str]:
 
 
 def fill(index: HoodieIndex, look: TableAsOf) -> int:
-    """Tell the index the place of every live key of the table; returns how many. It may know some of them already."""
+    """Load the locations of all live keys of the table into the index; returns their number.
+
+    The index may have some already.
+    """
     slices = look.slices()
     if not slices or look.as_of is None:
         return 0

@@ -1,10 +1,10 @@
-"""BLOOM and GLOBAL_BLOOM: base files by key range, then by the bloom filter in their footers, then by their keys.
+"""BLOOM and GLOBAL_BLOOM: find keys by the key ranges of base files, by the bloom filters in their footers, in the files.
 
-The keys of a batch are sorted, so those in a file's range are one run of them: what Hudi explodes into (file,
-key) pairs is here a pair of numbers a file. Rows that only logs hold are found too, by reading the logs' keys:
-Hudi's own bloom index does not see them, and doubles them when another kind of writer has put them there.
+The keys of a batch are sorted, so the keys in a file's range are one run of them. Where Hudi makes a row of each (file,
+key) pair, this needs only a pair of numbers per file. Rows that only log files have are also found, by reading the logs'
+keys. Hudi's bloom index does not see such rows, and duplicates them when another kind of writer has put them there.
 
-Key ranges are read from the metadata table or from the files' footers, once: a base file never changes.
+Key ranges are read once, from the metadata table or from the files' footers: a base file never changes.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -22,13 +23,18 @@ from tagstream.index.base import HoodieIndex, TableAsOf
 from tagstream.index.lookup import KeyRanges, Lookup, LookupCounts, SliceTask, collect_keys, cut, pack
 from tagstream.index.simple import all_slices
 from tagstream.spark_release import from_arrow
+from tagstream.table.config import Kind
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.file_group.base_file import comparable_range, open_base_file, range_of
 from tagstream.table.file_group.names import split
 from tagstream.table.metadata.metadata_table import COLUMN_STATS_PARTITION, MetadataTable
+from tagstream.table.option_fields import option
 from tagstream.table.read.column_stats import metadata_ranges
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.storage.storage import Storage
+
+if TYPE_CHECKING:
+    from tagstream.index.registry import IndexOptions
 
 _SCHEMA = "path string, low string, high string"
 _FILES_A_TASK = 64
@@ -43,17 +49,17 @@ class KeyRange:
 
 
 class RangeCache:
-    """Ranges by path; those of files that the table has left behind are forgotten."""
+    """Key ranges by path. Ranges of files that are no longer in the table are removed."""
 
     def __init__(self, *, use_metadata: bool = False) -> None:
-        """``use_metadata``: ask the table's metadata table first."""
+        """``use_metadata``: read ranges from the table's metadata table first."""
         self._known: dict[str, KeyRange | None] = {}
         self._use_metadata = use_metadata
 
     def of(self, look: TableAsOf, paths: Sequence[str]) -> dict[str, KeyRange]:
-        """The ranges of base files (paths relative to the table); a file that tells none is left out.
+        """The ranges of base files (paths relative to the table). A file without a usable range is left out.
 
-        Footers not seen yet are read by Spark tasks.
+        Spark tasks read the footers that are not in the cache.
         """
         missing = sorted({p for p in paths if p not in self._known})
         if missing and self._use_metadata:
@@ -72,7 +78,7 @@ class RangeCache:
 
 
 def _of_metadata(look: TableAsOf, paths: Sequence[str]) -> dict[str, KeyRange | None]:
-    """What the metadata table's column statistics tell of the record keys."""
+    """Ranges of record keys from the metadata table's column statistics."""
     metadata = MetadataTable.open(look.table, look.timeline)
     if metadata is None or COLUMN_STATS_PARTITION not in metadata.partitions:
         return {}
@@ -101,7 +107,7 @@ def _make_read(storage: Storage) -> Callable[[Iterable[pa.RecordBatch]], Iterato
 
 
 def _range(storage: Storage, path: str) -> tuple[str | None, str | None]:
-    """None for a file that cannot be opened: it is read in whole, which names what is wrong with it."""
+    """None for a file that cannot be opened: it is read whole later, and the error then names the problem."""
     try:
         with open_base_file(storage, path) as file:
             return range_of(file.metadata)
@@ -116,27 +122,62 @@ def _usable(low: str | None, high: str | None) -> KeyRange | None:
 
 LOG = logging.getLogger("tagstream")
 _FILE_COST = 20_000  # comparisons that cost as much as opening a file and its filter
-_LOG_BYTE_COST = 0.05  # of a byte of log that is read
+_LOG_BYTE_COST = 0.05  # comparisons that cost as much as reading a byte of a log file
 
 
 @dataclass(frozen=True)
 class BloomIndexOptions:
-    """Hudi's ``hoodie.bloom.index.*``; ``parallelism`` 0: from the number of comparisons.
+    """Hudi's ``hoodie.bloom.index.*`` options. ``parallelism`` 0: derived from the number of comparisons.
 
     ``use_metadata``: ranges and filters come from the table's metadata table, where it has them.
     """
 
-    prune_by_ranges: bool = True
-    use_tree: bool = True
-    bucketized: bool = True
-    keys_per_bucket: int = 10_000_000
-    parallelism: int = 0
-    use_metadata: bool = False
+    prune_by_ranges: bool = option(
+        "hoodie.bloom.index.prune.by.ranges",
+        Kind.BOOL,
+        "BLOOM: skip files whose key range cannot include a key.",
+        default=True,
+    )
+    use_tree: bool = option(
+        "hoodie.bloom.index.use.treebased.filter",
+        Kind.BOOL,
+        "BLOOM: find the keys in a file's range by bisection of the sorted keys; when false every key is compared.",
+        default=True,
+    )
+    bucketized: bool = option(
+        "hoodie.bloom.index.bucketized.checking",
+        Kind.BOOL,
+        "BLOOM: spread the checks evenly over tasks, and those of a file with very many keys over "
+        "several tasks; when false files are checked in the order of their names, each by one task.",
+        default=True,
+    )
+    keys_per_bucket: int = option(
+        "hoodie.bloom.index.keys.per.bucket",
+        Kind.INT,
+        "BLOOM: limit of comparisons in one task.",
+        default=10_000_000,
+        minimum=1,
+    )
+    parallelism: int = option(
+        "hoodie.bloom.index.parallelism",
+        Kind.INT,
+        "BLOOM: number of lookup tasks; 0: derived from the number of comparisons.",
+        minimum=0,
+        default=0,
+    )
+    use_metadata: bool = option(
+        "hoodie.bloom.index.use.metadata",
+        Kind.BOOL,
+        "BLOOM: key ranges and filters come from the table's metadata table, if it has them (column "
+        "statistics, bloom filters). The footer of a file is read only if the metadata table lacks the "
+        "file.",
+        default=False,
+    )
 
 
 @dataclass(frozen=True)
 class BloomPlan:
-    """What one look-up does: its tasks, and how much work the key ranges saved."""
+    """The plan of one lookup: its tasks, and how much work the key ranges saved."""
 
     tasks: list[list[SliceTask]]
     files: int
@@ -146,9 +187,10 @@ class BloomPlan:
 
 
 class BloomIndex(HoodieIndex):
-    """The partitions that the batch touches."""
+    """Looks in the partitions that the batch touches."""
 
     name = "BLOOM"
+    java_classes = ("org.apache.hudi.index.bloom.HoodieBloomIndex",)
     is_global = False
     can_index_log_files = False
     is_implicit_with_storage = True
@@ -161,8 +203,13 @@ class BloomIndex(HoodieIndex):
         self._lookup = Lookup()
         self.plan: BloomPlan | None = None
 
+    @classmethod
+    def make(cls, options: IndexOptions, record_key_fields: tuple[str, ...]) -> BloomIndex:  # noqa: ARG003
+        """With the options of both bloom indexes."""
+        return cls(options.bloom, options.moves)
+
     def tag_location(self, records: DataFrame, look: TableAsOf) -> DataFrame:
-        """Where the keys are; the log says how many files and keys the ranges left to be checked."""
+        """The locations of the keys. A log line says how many files and keys are left after the range check."""
         keys = collect_keys(records, is_global=self.is_global)
         items = all_slices(look, keys, is_global=self.is_global, bloom=True)
         if self._options.prune_by_ranges and items:
@@ -176,7 +223,7 @@ class BloomIndex(HoodieIndex):
             unpruned_comparisons=sum(t.stop - t.start for t in items),
         )
         LOG.info(
-            "%s: %s keys, %s of %s files left by key ranges, %s of %s comparisons, in %s tasks",
+            "%s: %s keys, %s of %s files in their key ranges, %s of %s comparisons, in %s tasks",
             self.name,
             f"{len(keys.keys):,}",
             f"{plan.files - plan.pruned:,}",
@@ -189,15 +236,15 @@ class BloomIndex(HoodieIndex):
 
     @property
     def counts(self) -> LookupCounts | None:
-        """What the filters of the last look-up did; once Spark has run it."""
+        """Counts of the last lookup's filters; None before Spark has run it."""
         return self._lookup.counts
 
     def end_batch(self) -> None:
-        """Say what the filters did, and remove the keys from the executors."""
+        """Log what the filters did, and remove the keys from the executors."""
         counts = self._lookup.counts
         if counts is not None and counts.filters.value:
             LOG.info(
-                "%s: %s filters asked for %s keys, %s were candidates, %s rows found",
+                "%s: %s filters checked %s keys, %s were candidates, %s rows found",
                 self.name,
                 f"{counts.filters.value:,}",
                 f"{counts.asked.value:,}",
@@ -233,9 +280,11 @@ class BloomIndex(HoodieIndex):
 
 
 class GlobalBloomIndex(BloomIndex):
-    """All partitions of the table."""
+    """Looks in all partitions of the table."""
 
     name = "GLOBAL_BLOOM"
+    java_classes = ("org.apache.hudi.index.bloom.HoodieGlobalBloomIndex",)
+    moves_by_default = True
     is_global = True
 
 
@@ -245,9 +294,9 @@ def _cost(task: SliceTask) -> float:
 
 
 def _split(task: SliceTask, most: int) -> list[SliceTask]:
-    """A file with more comparisons than a bucket takes is checked by several tasks, each with keys of its own.
+    """Split a file with more than ``most`` comparisons over several tasks, each with its own keys.
 
-    A slice with logs is not cut: its log is read for all keys of the partition at once.
+    A slice with logs is not split: its logs are read for all keys of the partition at once.
     """
     if task.comparisons <= most or task.file_slice.log_files:
         return [task]

@@ -6,16 +6,16 @@ from tagstream.table.errors import TagstreamError
 
 
 class HbaseError(TagstreamError):
-    """Root of the errors about HBase."""
+    """Base class of the errors about HBase."""
 
 
 class HbaseUnavailableError(HbaseError):
-    """HBase did not do what it was asked for, after all tries."""
+    """A request to HBase failed in all tries."""
 
 
 class HbaseTableError(HbaseError):
-    """The HBase table is missing, or not made for an index."""
+    """The HBase table is missing, or was not made for an index."""
 
 
 class HbaseRowError(HbaseError):
-    """A row of the HBase table is no location, or one that cannot be trusted."""
+    """A row of the HBase table is not a location, or its location is not reliable."""

@@ -1,7 +1,7 @@
-"""The HBase table of an index, through a Thrift server: requests that are tried again, and the cells of a location.
+"""The HBase table of an index, through a Thrift server: requests with retries, and the cells of a location.
 
-A location is three texts in column family ``_s``, as Hudi's ``SparkHoodieHBaseIndex`` writes them. Rows come and
-go as Python objects, because Thrift has nothing else; all checks are on columns. Operations are limited to a rate
+A location is three strings in column family ``_s``, as Hudi's ``SparkHoodieHBaseIndex`` writes them. Rows are sent and
+received as Python objects, because Thrift has no other form. All checks are on columns. Operations are limited to a rate
 per second.
 """
 
@@ -11,24 +11,29 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-import happybase
 import pyarrow as pa
 import pyarrow.compute as pc
-from Hbase_thrift import IllegalArgument
-from thriftpy2.thrift import TException
 
 from tagstream.index.errors import HbaseRowError, HbaseTableError, HbaseUnavailableError
 from tagstream.index.hbase_options import HbaseOptions
+from tagstream.table.errors import WORKERS, missing_package
+
+if TYPE_CHECKING:
+    import happybase
+
+log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
+SHELL = "create '{table}', {{NAME => '_s', VERSIONS => 3}}"
 
 FAMILY = b"_s"
 COMMIT_TS = b"_s:commit_ts"
-FILE_NAME = b"_s:file_name"  # holds the file id
+FILE_NAME = b"_s:file_name"  # has the file id
 PARTITION_PATH = b"_s:partition_path"
 COLUMNS = [COMMIT_TS, FILE_NAME, PARTITION_PATH]
 
-# Locations as read: the row key, the texts, and the cells' HBase timestamp (ms, given by the region server).
+# Locations as read: the row key, the strings, and the cells' HBase timestamp (ms, set by the region server).
 LOCATIONS = pa.schema(
     [
         ("row", pa.binary()),
@@ -41,7 +46,7 @@ LOCATIONS = pa.schema(
 
 _INSTANT = "^[0-9]+$"
 _FILE_ID = "^[^/\\x00]+$"
-# A path below the table: no step upwards, no empty one, not from the root; "" is a table without partitions.
+# A path relative to the table: without empty parts, not absolute. "": a table without partitions.
 _PARTITION_PATH = "^([^/\\x00]+(/[^/\\x00]+)*)?$"
 _STEPS_UP = "(^|/)\\.\\.?(/|$)"
 
@@ -49,16 +54,16 @@ Found = Sequence[tuple[bytes, Mapping[bytes, tuple[bytes, int]]]]
 
 
 def to_cells(instant: str, file_id: str, partition_path: str) -> dict[bytes, bytes]:
-    """The three cells of a location."""
+    """The three cells of a location, as UTF-8."""
     return {COMMIT_TS: instant.encode(), FILE_NAME: file_id.encode(), PARTITION_PATH: partition_path.encode()}
 
 
 def to_locations(found: Found, where: str) -> pa.Table:
-    """Rows that HBase answered, with their timestamps, as :data:`LOCATIONS`; rows it does not have are left out.
+    """Rows in HBase's response, with their timestamps, as :data:`LOCATIONS`. Rows that HBase does not have are left out.
 
-    Raises HbaseRowError for a row that is no location; ``where`` says which HBase table it is.
+    HbaseRowError for a row that is not a location; ``where`` names the HBase table.
     """
-    # A Python loop over records: Thrift hands over a dictionary a row.
+    # A Python loop over records: Thrift gives a dictionary per row.
     rows = [row for row, _ in found]
     columns = [[cells.get(name, (None, 0))[0] for _, cells in found] for name in COLUMNS]
     at = [cells.get(COMMIT_TS, (b"", 0))[1] for _, cells in found]
@@ -66,16 +71,18 @@ def to_locations(found: Found, where: str) -> pa.Table:
         texts = [pa.array(values, pa.binary()).cast(pa.string()) for values in columns]
     except pa.ArrowInvalid as error:
         raise HbaseRowError(
-            f"{where} has a row whose cells are no UTF-8 text ({error}), among {_some(rows)}: {_ADVICE}"
+            f"{where} has a row whose cells are not UTF-8 text ({error}), among {_some(rows)}: {_ADVICE}"
         ) from None
     bad = _bad(*texts)
     if pc.any(bad).as_py():
         row = found[pc.index(bad, True).as_py()]
-        raise HbaseRowError(f"{where}, row {row[0]!r}: {dict(row[1])!r} is no location of a row in a table: {_ADVICE}")
+        raise HbaseRowError(
+            f"{where}, row {row[0]!r}: {dict(row[1])!r} is not a location of a row in a table: {_ADVICE}"
+        )
     return pa.table([pa.array(rows, pa.binary()), *texts, pa.array(at, pa.int64())], schema=LOCATIONS)
 
 
-_ADVICE = "find out who wrote it; the index can be thrown away and filled anew"
+_ADVICE = "find out which program wrote it; the index can be dropped and filled again"
 
 
 def _bad(commit_ts: pa.Array, file_id: pa.Array, partition_path: pa.Array) -> pa.Array:
@@ -96,45 +103,52 @@ def _some(rows: Sequence[bytes]) -> str:
     return ", ".join(repr(row) for row in rows[:3]) + (f" and {len(rows) - 3} more" if len(rows) > 3 else "")
 
 
-log = logging.getLogger(__name__)
-
-Answer = TypeVar("Answer")
-# A lost connection, a timeout, half an answer; and what the server itself reports, such as a region on its way.
-_FAILURES = (TException, OSError, EOFError)
-SHELL = "create '{table}', {{NAME => '_s', VERSIONS => 3}}"
+def check_client() -> None:
+    """ConfigError where the package is missing that connects to HBase. It is imported only where the index is used."""
+    try:
+        import happybase  # noqa: F401
+    except ImportError as e:
+        raise missing_package("hoodie.index.type=HBASE", "happybase", e, "hbase", WORKERS) from None
 
 
 class HbaseClient:
-    """One connection, opened when it is needed and opened anew when it broke. For one thread."""
+    """One connection, opened when needed and opened again after an error. For one thread."""
 
     def __init__(self, options: HbaseOptions, sleep: Callable[[float], None]) -> None:
         self._options = options
         self._sleep = sleep
         self._connection: happybase.Connection | None = None
+        import happybase
+        from Hbase_thrift import IllegalArgument  # a module that happybase makes
+        from thriftpy2.thrift import TException
+
+        self._connect = happybase.Connection
+        # A lost connection, a timeout, half an answer; and what the server itself reports, such as a region on its way.
+        self._failures, self._refusal = (TException, OSError, EOFError), IllegalArgument
 
     @property
     def where(self) -> str:
-        """The HBase table in words, for messages."""
+        """Name and address of the HBase table, for messages."""
         return f"HBase table {self._options.table!r} (Thrift server {self._options.address})"
 
     def run(self, what: str, work: Callable[[HbaseTable], Answer]) -> Answer:
-        """Do ``work``, which may be done again from its beginning, until it succeeds or the tries are used up.
+        """Run ``work`` until it succeeds or the retries are used up. It must be possible to run it again from the start.
 
-        Raises HbaseUnavailableError, which says ``what`` was to be done.
+        ``what`` names the work for messages. HbaseUnavailableError when all tries failed.
         """
         failures = 0
         while True:
             try:
                 return work(HbaseTable(self._table(), self.where))
-            except _FAILURES as error:
+            except self._failures as error:
                 self._close()
                 failures += 1
                 if "TableNotFoundException" in str(error):
                     raise self._missing() from error
-                if failures > self._options.thrift_retries or isinstance(error, IllegalArgument):
+                if failures > self._options.thrift_retries or isinstance(error, self._refusal):
                     raise HbaseUnavailableError(
-                        f"{self.where}: could not {what}, tried {failures} times; the last time {_said(error)}. See that "
-                        "HBase and its Thrift server run and can be reached from every executor; the batch can then be "
+                        f"{self.where}: could not {what} in {failures} tries; last error: {_said(error)}. Check that HBase "
+                        "and its Thrift server run and can be reached from every executor; the batch can then be "
                         "run again"
                     ) from error
                 log.warning("%s: could not %s, try %d: %s", self.where, what, failures, _said(error))
@@ -142,11 +156,11 @@ class HbaseClient:
 
     def _missing(self) -> HbaseTableError:
         shell = SHELL.format(table=self._options.table)
-        return HbaseTableError(f"{self.where} does not exist. Make it in the HBase shell: {shell}")
+        return HbaseTableError(f"{self.where} does not exist. Create it in the HBase shell: {shell}")
 
     def _table(self) -> happybase.Table:
         if self._connection is None:
-            self._connection = happybase.Connection(
+            self._connection = self._connect(
                 self._options.thrift_host,
                 self._options.thrift_port,
                 timeout=int(self._options.thrift_timeout_seconds * 1000),
@@ -155,7 +169,7 @@ class HbaseClient:
 
     def _close(self) -> None:
         if self._connection is not None:
-            with suppress(*_FAILURES):  # it may be broken, which is why it is closed
+            with suppress(*self._failures):  # it may be broken, which is why it is closed
                 self._connection.close()
             self._connection = None
 
@@ -167,52 +181,52 @@ class HbaseClient:
 
 
 class HbaseTable:
-    """The table as ``HbaseClient.run`` lends it to a piece of work."""
+    """The table, as ``HbaseClient.run`` gives it to its ``work``."""
 
     def __init__(self, table: happybase.Table, where: str) -> None:
         self._table = table
         self._where = where
 
     def max_versions(self) -> int | None:
-        """How many versions of a cell the column family keeps; None when the table has no such family."""
+        """Number of cell versions that the column family keeps; None when the table does not have the family."""
         family = self._table.families().get(FAMILY)
         return None if family is None else int(family["max_versions"])
 
     def region_servers(self) -> int:
-        """How many servers have regions of the table, 1 at least."""
+        """Number of servers with regions of the table, at least 1."""
         return max(1, len({(region["server_name"], region["port"]) for region in self._table.regions()}))
 
     def get(self, rows: pa.Array, before: int | None = None) -> pa.Table:
-        """The newest location of each row, or the newest older than a timestamp (ms). ``LOCATIONS``, in no order."""
+        """The newest location of each row, or the newest older than the timestamp ``before`` (ms). Order is not defined."""
         if len(rows) == 0:
             return LOCATIONS.empty_table()
         found = self._table.rows(rows.to_pylist(), columns=COLUMNS, timestamp=before, include_timestamp=True)
         return to_locations(found, self._where)
 
     def get_older(self, locations: pa.Table) -> pa.Table:
-        """Of each location the version before it, where there is one."""
-        # Thrift takes one timestamp a request. Rows that were put in one request mostly have the same.
+        """For each location the version before it, where one exists."""
+        # Thrift takes one timestamp per request. Rows that were put in one request mostly have the same timestamp.
         parts = [
             self.get(locations["row"].filter(pc.equal(locations["at"], at)), at) for at in _distinct(locations["at"])
         ]
         return pa.concat_tables([LOCATIONS.empty_table(), *parts])
 
     def put(self, rows: Iterable[tuple[bytes, dict[bytes, bytes]]], at: int | None = None) -> None:
-        """Write the cells of rows, each row at once, with the server's time or in the place of the version ``at``."""
+        """Write the cells of rows, each row atomically, with the server's time or in place of the version ``at`` (ms)."""
         batch = self._table.batch(timestamp=at)
-        for row, cells in rows:  # a Python loop over records: Thrift takes an object a cell
+        for row, cells in rows:  # a Python loop over records: Thrift takes an object per cell
             batch.put(row, cells)
         batch.send()
 
     def delete(self, rows: Sequence[bytes], at: int | None = None) -> None:
-        """Remove all versions of rows, or those up to ``at``."""
+        """Remove all versions of rows, or those up to the timestamp ``at`` (ms)."""
         batch = self._table.batch(timestamp=at)
         for row in rows:
             batch.delete(row, columns=[FAMILY])
         batch.send()
 
     def put_by(self, instant: str) -> pa.Table:
-        """Rows whose newest location was put by an instant, by a scan of the whole table on the region servers."""
+        """Rows whose newest location was put by an instant. The region servers scan the whole table."""
         only = f"SingleColumnValueFilter('_s','commit_ts',=,'binary:{instant}',true,true)".encode()
         found = self._table.scan(columns=COLUMNS, filter=only, include_timestamp=True)
         return to_locations(list(found), self._where)
@@ -224,28 +238,28 @@ def _distinct(column: pa.ChunkedArray) -> list[int]:
 
 
 def _said(error: BaseException) -> str:
-    """The first line of what the server or the socket said; the server sends whole Java traces."""
+    """The first line of the server's or socket's error text: the server sends whole Java stack traces."""
     message = getattr(error, "message", None) or str(error)
     text = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
     return f"{type(error).__name__}: {text.splitlines()[0][:300] if text.strip() else '(no text)'}"
 
 
 class RateLimiter:
-    """Spreads operations over time: who comes next waits until those before are paid for at ``rate`` a second.
+    """Limits the rate of operations. A batch waits until the time of those before is used up, at ``rate`` per second.
 
     In any span of t seconds at most ``rate * t`` operations and one batch begin. ``clock`` gives seconds.
     """
 
     def __init__(self, rate: float, clock: Callable[[], float], sleep: Callable[[float], None]) -> None:
         if rate <= 0:
-            raise ValueError(f"a rate of {rate} a second lets nothing through")
+            raise ValueError(f"a rate of {rate} per second allows no operation")
         self._rate = rate
         self._clock = clock
         self._sleep = sleep
         self._free_at = clock()
 
     def acquire(self, operations: int) -> None:
-        """Wait until a batch of that many may begin."""
+        """Wait until a batch of this many operations may begin."""
         while (wait := self._free_at - self._clock()) > 0:
             self._sleep(wait)
         self._free_at = max(self._free_at, self._clock()) + operations / self._rate

@@ -1,8 +1,8 @@
-"""The HBASE index: tag by gets, update by puts, and deletes once a commit is completed.
+"""The HBASE index: it looks keys up with gets, updates them with puts, and deletes keys after a commit is completed.
 
-Cells and rules are those of Hudi's ``SparkHoodieHBaseIndex``, so each side can read what the other one put. Where
-Hudi loses a location when a write fails, this index keeps it: see docs/guide/indexes.md#hbase. Locations count when their
-commit is on the timeline and their file group still exists.
+Cells and rules are those of Hudi's ``SparkHoodieHBaseIndex``, so each program can read what the other has put. Hudi loses
+a location when a write fails; this index keeps it (docs/guide/indexes.md#hbase). A location counts when its commit is on
+the timeline and its file group still exists.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,24 +21,38 @@ from pyspark.sql import DataFrame
 
 from tagstream.index.base import HoodieIndex, TableAsOf, location_schema
 from tagstream.index.errors import HbaseError, HbaseRowError, HbaseTableError
-from tagstream.index.hbase_client import LOCATIONS, SHELL, HbaseClient, HbaseTable, RateLimiter, to_cells
+from tagstream.index.hbase_client import (
+    LOCATIONS,
+    SHELL,
+    HbaseClient,
+    HbaseTable,
+    RateLimiter,
+    check_client,
+    to_cells,
+)
 from tagstream.index.hbase_options import HbaseOptions, plain_row_keys, rebalanced_row_keys
+from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.instant import REPLACE_COMMIT, ROLLBACK
+from tagstream.table.timeline.operation import WriteOperationType
 from tagstream.table.timeline.timeline import Timeline
 
-_CLUSTER = "CLUSTER"
+if TYPE_CHECKING:
+    from tagstream.index.registry import IndexOptions
+
+log = logging.getLogger(__name__)
+_INSTANT = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, eq=False)
 class Commits:
-    """What a look at the timeline says about locations; a picklable value that travels with the tasks.
+    """What the timeline says about locations, as of one read of it. A picklable value that is sent with the tasks.
 
-    A commit counts as in Hudi's ``checkIfValidCommit``: some commit is completed, and this one is or is older than the
-    timeline's start. A write that was rolled back before the oldest commit would look older, too, so ``rolled_back`` are
-    those that the timeline still tells of. ``seen_until`` is the newest time the look knows, of whatever state.
-    ``dropped`` and ``clustered`` are file groups (partition path, zero byte, file id) that a replace commit took away, by
-    kind.
+    A commit counts as in Hudi's ``checkIfValidCommit``: some commit is completed, and this one is completed or older than
+    the timeline's start. A write that was rolled back before the oldest commit would look older too. So ``rolled_back``
+    has such writes, as far as the timeline still names them. ``seen_until`` is the newest instant time on the timeline, of
+    any state. ``dropped`` and ``clustered`` are file groups (partition path, zero byte, file id) that a replace commit
+    removed: ``clustered`` by a clustering, ``dropped`` by another operation.
     """
 
     completed: pa.Array
@@ -50,14 +64,14 @@ class Commits:
 
     @staticmethod
     def of(look: TableAsOf) -> Commits:
-        """From the timeline of a look, nothing newer than its ``as_of``."""
+        """From the timeline of ``look``, without instants newer than its ``as_of``."""
         timeline, as_of = look.timeline, look.as_of
         completed = [i.time for i in timeline.completed_writes if as_of is not None and i.time <= as_of]
         clusterings = _clusterings(look.table, timeline)
         groups = {f"{partition}\0{file_id}": time for (partition, file_id), time in timeline.replaced.items()}
         return Commits(
             pa.array(completed, pa.string()),
-            # Without a completed commit nothing can be older than the first.
+            # Without a completed commit no commit can be older than the first.
             timeline.start if completed else None,
             pa.array(_rolled_back(look.table, timeline), pa.string()),
             timeline.newest or "",
@@ -66,20 +80,20 @@ class Commits:
         )
 
     def count(self, times: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Whether each commit time is that of a commit that counts."""
+        """For each commit time, whether its commit counts."""
         good = pc.is_in(times, value_set=self.completed)
         if self.start is None:
             return good
         return pc.or_(good, pc.and_not(pc.less(times, self.start), pc.is_in(times, value_set=self.rolled_back)))
 
     def are_void(self, times: pa.ChunkedArray) -> pa.ChunkedArray:
-        """Whether each is certainly no commit and never will be: known to the look, and does not count."""
+        """For each time, whether it certainly is not and never will be a commit: on the timeline, and does not count."""
         return pc.and_not(pc.less_equal(times, self.seen_until), self.count(times))
 
     def are_there(self, locations: pa.Table) -> pa.ChunkedArray:
-        """Whether the file group of each location still holds the row.
+        """For each location, whether its file group still has the row.
 
-        Raises HbaseRowError for a group that a clustering took away without telling the index: its rows are elsewhere.
+        HbaseRowError for a group that a clustering replaced without updating the index: its rows are in other groups.
         """
         if len(self.dropped) + len(self.clustered) == 0:
             return pa.chunked_array([pa.repeat(True, locations.num_rows)])
@@ -89,7 +103,7 @@ class Commits:
             row = locations.filter(moved).slice(0, 1).to_pylist()[0]
             raise HbaseRowError(
                 f"HBase has row {row['row']!r} in file group {row['file_id']} of partition {row['partition_path']!r}, which "
-                "a clustering replaced without writing to this index: fill the index anew, and let only writers with the "
+                "a clustering replaced without writing to this index: fill the index again, and let only writers with the "
                 "HBASE index cluster this table"
             )
         return pc.invert(pc.is_in(groups, value_set=self.dropped))
@@ -99,28 +113,29 @@ def _clusterings(table: HoodieTable, timeline: Timeline) -> frozenset[str]:
     """Times of completed replace commits that only rewrote rows."""
     replacing = set(timeline.replaced.values())
     found = (i for i in timeline.completed_writes if i.action == REPLACE_COMMIT and i.time in replacing)
-    return frozenset(i.time for i in found if timeline.metadata(table.storage, i).operation.upper() == _CLUSTER)
+    return frozenset(
+        i.time for i in found if timeline.metadata(table.storage, i).operation.upper() == WriteOperationType.CLUSTER
+    )
 
 
 def _rolled_back(table: HoodieTable, timeline: Timeline) -> list[str]:
-    """Times of the writes that the active timeline's rollbacks took back."""
+    """Times of the writes that rollbacks on the active timeline have rolled back."""
     done = (i for i in timeline.instants if i.action == ROLLBACK and i.is_completed)
     return [time for rollback in done for time in timeline.rolled_back_by(table.storage, rollback)]
-
-
-log = logging.getLogger(__name__)
-
-_INSTANT = re.compile(r"\d+")
 
 
 class HbaseIndex(HoodieIndex):
     """Locations of all keys of a table in one HBase table.
 
-    The object is sent to the tasks: it must be sent to the write tasks of a batch after the batch's ``tag_location``,
-    whose look at the timeline they need.
+    The object is sent to the tasks. Send it to the write tasks of a batch only after the batch's ``tag_location``: they
+    need the timeline that this method has read.
     """
 
     name: ClassVar[str] = "HBASE"
+    java_classes: ClassVar[tuple[str, ...]] = (
+        "org.apache.hudi.index.hbase.SparkHoodieHBaseIndex",
+        "org.apache.hudi.index.hbase.RebalancedSparkHoodieHBaseIndex",
+    )
     is_global: ClassVar[bool] = True
     can_index_log_files: ClassVar[bool] = True
     is_implicit_with_storage: ClassVar[bool] = False
@@ -132,7 +147,7 @@ class HbaseIndex(HoodieIndex):
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """``clock`` gives seconds, for the limit of operations a second."""
+        """``clock`` gives seconds, for the limit of operations per second."""
         self.options = options
         self.update_partition_path = options.update_partition_path
         self._clock = clock
@@ -142,23 +157,31 @@ class HbaseIndex(HoodieIndex):
         self._commits: Commits | None = None
         self._puts: RateLimiter | None = None
 
+    @classmethod
+    def make(cls, options: IndexOptions, record_key_fields: tuple[str, ...]) -> HbaseIndex:  # noqa: ARG003
+        """With plain or rebalanced row keys. ConfigError without the name of a table, and without the client."""
+        if options.hbase is None:
+            raise ConfigError("the HBASE index needs hoodie.index.hbase.table, the name of its table in HBase")
+        check_client()
+        return (RebalancedHbaseIndex if options.rebalanced else HbaseIndex)(options.hbase)
+
     def row_keys(self, keys: pa.Array) -> pa.Array:
         """Row keys in HBase of record keys, as bytes."""
         return plain_row_keys(keys)
 
     def check(self) -> int | None:
-        """See that the HBase table is there and fit; how many versions of a row it keeps, where HBase says it.
+        """Check that the HBase table exists and is suitable. Return how many versions of a cell it keeps.
 
-        Raises HbaseTableError or HbaseUnavailableError.
+        HbaseTableError when it is not suitable, HbaseUnavailableError when HBase does not respond.
         """
         with self._client() as client:
-            versions = client.run("look at its column families", HbaseTable.max_versions)
+            versions = client.run("read its column families", HbaseTable.max_versions)
             self._check_family(client.where, versions)
-            self._region_servers = client.run("ask for its regions", HbaseTable.region_servers)
+            self._region_servers = client.run("list its regions", HbaseTable.region_servers)
         return versions
 
     def start(self, look: TableAsOf) -> None:
-        """As :meth:`check`, and learn how many may share its capacity."""
+        """Run :meth:`check`, and find out how many tasks share the capacity of HBase."""
         versions = self.check()
         self._tasks = look.spark.sparkContext.defaultParallelism
         self._commits = Commits.of(look)
@@ -169,19 +192,19 @@ class HbaseIndex(HoodieIndex):
         )  # fmt: skip
 
     def tag_location(self, records: DataFrame, look: TableAsOf) -> DataFrame:
-        """Ask HBase for each distinct key once; what uncommitted writes put there does not count."""
+        """Look up each distinct key once. Locations that uncommitted writes put do not count."""
         commits = self._commits = Commits.of(look)
         ord_type = pa.int64() if look.ordering.sql_type == "long" else pa.binary()
 
         def tag(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return self._tag(batches, commits, ord_type)
 
-        # Not more tasks than run at once: each has a connection of its own.
+        # Not more tasks than run in parallel: each has its own connection.
         keys = records.select("record_key").distinct().coalesce(self._tasks)
         return keys.mapInArrow(tag, location_schema(look.ordering.sql_type))
 
     def update_location(self, written: pa.Table, instant: str) -> None:
-        """Put the locations of new rows. Deleted keys stay until ``complete_commit``, or a rollback would lose them."""
+        """Put the locations of new rows. Deleted keys stay until ``complete_commit``: a rollback could not restore them."""
         fresh = written.filter(pc.and_(written["is_new"], pc.is_valid(written["file_id"])))
         fresh = fresh.set_column(0, "record_key", self.row_keys(fresh["record_key"].combine_chunks()))
         if self._puts is None:
@@ -194,10 +217,10 @@ class HbaseIndex(HoodieIndex):
                 client.run(f"put locations of {instant}", partial(self._put, fresh=part, instant=instant))
 
     def complete_commit(self, instant: str, deleted: pa.Array) -> None:
-        """Take the keys that a completed commit deleted out of HBase; on the driver, after the commit is completed.
+        """Delete from HBase the keys that a completed commit deleted. Runs on the driver, after the commit is completed.
 
-        Harmless when called twice, late or never: a key that came back later stays, and one that was not taken out has a
-        location where it is not, to which the next upsert of it then goes.
+        Harmless when called twice, late or never. A key that a later commit wrote again stays. A key that is not deleted
+        here keeps a location without a row, and the next upsert of the key goes there.
         """
         rows, limiter = pc.unique(self.row_keys(deleted)), self._limiter(1)
         size = self.options.puts_a_batch(self._region_servers, 1)
@@ -209,22 +232,22 @@ class HbaseIndex(HoodieIndex):
                 client.run(f"delete keys of {instant}", partial(_delete, rows=part, instant=instant))
 
     def rollback_commit(self, instant: str) -> bool:
-        """With ``rollback.sync`` put back what the instant's puts hid, else nothing: what it put does not count anyway."""
+        """With ``rollback.sync`` restore the locations from before the instant's puts; else do nothing."""
         if not self.options.rollback_sync:
             return True
         if not _INSTANT.fullmatch(instant):
-            raise ValueError(f"{instant!r} is no instant")
+            raise ValueError(f"{instant!r} is not an instant")
         limiter = self._limiter(1)
         size = self.options.get_batch_size
         try:
             with self._client() as client:
-                found = client.run(f"look for what {instant} put", lambda table: table.put_by(instant))
+                found = client.run(f"scan for puts of {instant}", lambda table: table.put_by(instant))
                 for start in range(0, found.num_rows, size):
                     part = found.slice(start, size)
                     limiter.acquire(part.num_rows)
-                    client.run(f"take back puts of {instant}", partial(_take_back, put=part))
+                    client.run(f"undo puts of {instant}", partial(_undo_put, put=part))
         except HbaseError as error:
-            log.warning("the HBASE index was not rolled back, its puts of %s stay and do not count: %s", instant, error)
+            log.warning("the HBASE index was not rolled back; its puts of %s stay and do not count: %s", instant, error)
             return False
         return True
 
@@ -243,14 +266,14 @@ class HbaseIndex(HoodieIndex):
                     yield from _answer(keys.take(pc.index_in(found["row"], rows).combine_chunks()), found, ord_type)
 
     def _put(self, table: HbaseTable, fresh: pa.Table, instant: str) -> None:
-        """Put a batch; may be done again.
+        """Put a batch; may run again.
 
-        HBase keeps few versions, so a put must not push out the newest location that counts: it goes in the place of what
-        this write, or one that failed, has put there before. And a task that outlived its write changes nothing where a
-        later write has been.
+        HBase keeps few versions of a cell, so a put must not displace the newest location that counts. It replaces the
+        version that this write, or a failed write, has put before. A task that outlived its write changes nothing where a
+        later write has put a location.
         """
         if self._commits is None:
-            raise ValueError("the index has not been started, or was sent to the tasks before it was")
+            raise ValueError("the index has not been started, or was sent to the tasks before its start")
         found = table.get(fresh["record_key"].combine_chunks())
         times = found["commit_ts"]
         void = self._commits.are_void(times)
@@ -274,12 +297,12 @@ class HbaseIndex(HoodieIndex):
         if versions is None:
             shell = SHELL.format(table=self.options.table)
             raise HbaseTableError(
-                f"{where} has no column family _s: name another table, or drop it and make it anew: {shell}"
+                f"{where} has no column family _s: name another table, or drop it and create it again: {shell}"
             )
         if self.update_partition_path and versions < 2:
             raise HbaseTableError(
                 f"{where} keeps one version of a cell. With hoodie.hbase.index.update.partition.path a write that fails "
-                "would lose the old places of the keys it moved. In the HBase shell: "
+                "would lose the old locations of the keys it moved. In the HBase shell: "
                 f"alter '{self.options.table}', {{NAME => '_s', VERSIONS => 3}}"
             )
 
@@ -295,9 +318,9 @@ class HbaseIndex(HoodieIndex):
 
 
 class RebalancedHbaseIndex(HbaseIndex):
-    """The same behind row keys that begin with a bucket's number (Hudi's ``RebalancedSparkHoodieHBaseIndex``)."""
+    """Like `HbaseIndex`, with row keys that begin with a bucket number (Hudi's ``RebalancedSparkHoodieHBaseIndex``)."""
 
-    java_class: ClassVar[str] = "org.apache.hudi.index.hbase.RebalancedSparkHoodieHBaseIndex"
+    java_classes: ClassVar[tuple[str, ...]] = ("org.apache.hudi.index.hbase.RebalancedSparkHoodieHBaseIndex",)
 
     def row_keys(self, keys: pa.Array) -> pa.Array:
         """Row keys in HBase of record keys, as bytes."""
@@ -305,9 +328,9 @@ class RebalancedHbaseIndex(HbaseIndex):
 
 
 def newest_valid(table: HbaseTable, rows: pa.Array, commits: Commits) -> pa.Table:
-    """Of each row the newest location of a commit that counts, if it has one and its file group still holds the row.
+    """For each row, the newest location whose commit counts, if there is one and its file group still has the row.
 
-    Over what failed writes put, the version before shows, where Hudi would take the key for a new one.
+    A put of a failed write is skipped and the version before it is used, where Hudi would treat the key as a new one.
     """
     parts, found = [], table.get(rows)
     while found.num_rows:
@@ -319,15 +342,15 @@ def newest_valid(table: HbaseTable, rows: pa.Array, commits: Commits) -> pa.Tabl
 
 
 def _delete(table: HbaseTable, rows: pa.Array, instant: str) -> None:
-    """Remove rows, but for those that were put by this commit or a later one."""
+    """Remove rows, except those that this commit or a later one has put."""
     found = table.get(rows)
     older = found.filter(pc.less(found["commit_ts"], instant))
     if older.num_rows:
         table.delete(older["row"].to_pylist())
 
 
-def _take_back(table: HbaseTable, put: pa.Table) -> None:
-    """Put the version before in the place of each, and remove rows that have none."""
+def _undo_put(table: HbaseTable, put: pa.Table) -> None:
+    """Restore for each row the version before its put, and remove rows that have none."""
     before = table.get_older(put)
     places = put["at"].take(pc.index_in(before["row"], put["row"].combine_chunks()))
     for place in pc.unique(places).to_pylist():

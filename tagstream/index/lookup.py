@@ -1,8 +1,8 @@
-"""Look keys up in file slices, in Spark tasks: what BLOOM and SIMPLE and their global forms have in common.
+"""Look up keys in file slices, in Spark tasks. BLOOM and SIMPLE and their global forms use this.
 
-The distinct keys of a batch are sorted, and every task gets all of them once, in a broadcast. A task is a list of
-slices with the range of these keys that each may hold. It returns only what was found. Slices are spread over
-tasks by their cost.
+The distinct keys of a batch are sorted. Every task gets all of them in a broadcast. A task is a list of slices with the
+range of these keys that each slice may have. It returns only the keys that were found. Slices are spread over tasks by
+their cost.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from tagstream.table.read.snapshot import key_reader, lookup_slice
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.storage.storage import Storage
 
-EVERYWHERE = ""  # the one range of a global index, whose keys are looked for in all partitions
+EVERYWHERE = ""  # the only range of a global index, whose keys are looked up in all partitions
 
 
 @dataclass(frozen=True)
 class BatchKeys:
-    """``keys``: strings in bytewise order within their partition; ``ranges``: each partition's place in them [from, to).
+    """``keys``: strings in bytewise order within their partition. ``ranges``: for each partition its indexes [from, to).
 
-    A global index has one range under :data:`EVERYWHERE`.
+    A global index has one range, :data:`EVERYWHERE`.
     """
 
     keys: pa.Array
     ranges: Mapping[str, tuple[int, int]]
 
     def slice(self, start: int, stop: int) -> pa.Array:
-        """The keys start..stop."""
+        """The keys with indexes from start up to stop."""
         return self.keys.slice(start, stop - start)
 
 
 def collect_keys(records: DataFrame, *, is_global: bool) -> BatchKeys:
-    """Bring the distinct keys of a batch to the driver; about as many bytes as the keys have.
+    """Collect the distinct keys of a batch on the driver. They take about as many bytes as the keys have.
 
-    ``records`` are those of ``HoodieIndex.tag_location``.
+    ``records``: as in ``HoodieIndex.tag_location``. ``is_global``: ignore partitions.
     """
     columns = ["record_key"] if is_global else ["partition_path", "record_key"]
     found = to_arrow(records.select(*columns)).combine_chunks()
@@ -66,14 +66,14 @@ def collect_keys(records: DataFrame, *, is_global: bool) -> BatchKeys:
 
 
 class KeyRanges:
-    """Answers which keys of a batch lie between two keys. ``tree``: by bisection; else every key is compared."""
+    """Finds the keys of a batch that lie between two keys. ``tree``: by bisection; else every key is compared."""
 
     def __init__(self, keys: BatchKeys, *, tree: bool) -> None:
         self._keys = keys.keys
         self._sorted = keys.keys.to_pylist() if tree else None
 
     def between(self, low: str, high: str, start: int, stop: int) -> tuple[int, int]:
-        """First and last + 1 of the keys start..stop that are at least ``low`` and at most ``high``."""
+        """First and last + 1 index of the keys in start..stop that are at least ``low`` and at most ``high``."""
         if self._sorted is not None:
             # Python compares strings by code point, which is the order of their UTF-8 bytes.
             first = bisect_left(self._sorted, low, start, stop)
@@ -87,14 +87,14 @@ def _flat(column: pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks().cast(pa.string())
 
 
-_FILTERS_AT_ONCE = 32  # some 16 MB with Hudi's defaults
+_FILTERS_AT_ONCE = 32  # about 16 MB with Hudi's defaults
 
 
 @dataclass(frozen=True)
 class SliceTask:
-    """A slice and the keys start..stop to look for; those in base_start..base_stop are within its base file's range.
+    """A slice and the range start..stop of keys to look up; those in base_start..base_stop are in its base file's range.
 
-    ``bloom``: ask the base file's filter before the file is read.
+    ``bloom``: check the base file's filter before the file is read.
     """
 
     file_slice: FileSlice
@@ -106,13 +106,13 @@ class SliceTask:
 
     @property
     def comparisons(self) -> int:
-        """Keys to compare with the base file."""
+        """Number of keys to compare with the base file."""
         return self.base_stop - self.base_start
 
 
 @dataclass(frozen=True)
 class LookupCounts:
-    """Spark accumulators of one look-up: base files whose filter was asked, keys asked, kept by the filters, found."""
+    """Spark accumulators of one lookup: base files whose filter was checked, keys checked, keys kept, keys found."""
 
     filters: Accumulator[int]
     asked: Accumulator[int]
@@ -136,7 +136,7 @@ class _Job:
     use_metadata: bool = False
 
     def filters(self, tasks: Sequence[SliceTask]) -> dict[str, BloomFilter]:
-        """Filters that the metadata table has of the tasks' base files, by path; none is read for a file without keys."""
+        """Filters in the metadata table of the tasks' base files, by path. Files without keys to compare are skipped."""
         if not self.use_metadata:
             return {}
         metadata = MetadataTable.open(self.reader.table, self.reader.timeline)
@@ -147,7 +147,7 @@ class _Job:
 
 
 class Lookup:
-    """One look-up at a time; :meth:`close` lets its broadcast go once the batch is done."""
+    """Runs one lookup at a time. :meth:`close` removes its broadcast after the batch."""
 
     def __init__(self) -> None:
         self._sent: list[Broadcast[_Job]] = []
@@ -156,7 +156,7 @@ class Lookup:
     def run(
         self, look: TableAsOf, keys: BatchKeys, tasks: Sequence[Sequence[SliceTask]], *, use_metadata: bool = False
     ) -> DataFrame:
-        """The places of the keys (``index.base.location_schema``); nothing is read before Spark needs it.
+        """The locations of the keys (``index.base.location_schema``). Nothing is read before Spark needs it.
 
         ``use_metadata``: bloom filters come from the table's metadata table, where it has them.
         """
@@ -178,7 +178,7 @@ class Lookup:
 
 
 def scan_all(look: TableAsOf) -> Iterator[pa.Table]:
-    """Every live key of the table with its place (``index.base.location_schema``, no ordering values), a slice at a time."""
+    """Every live key of the table with its location (``location_schema`` without ordering values), as one Arrow table."""
     slices = look.slices()
     if not slices or look.as_of is None:
         return
@@ -231,7 +231,7 @@ def _make_task(
 
 
 def batched_tasks(tasks: Sequence[SliceTask]) -> Iterator[Sequence[SliceTask]]:
-    """Tasks whose filters are looked up, and held, together."""
+    """Groups of tasks whose filters are looked up together and are in memory together."""
     for start in range(0, len(tasks), _FILTERS_AT_ONCE):
         yield tasks[start : start + _FILTERS_AT_ONCE]
 
@@ -258,11 +258,11 @@ def _look(
 
 
 def read_filter(storage: Storage, rel: str) -> BloomFilter | None:
-    """The filter of a base file's footer; None where it has none that can be asked, and every key is a candidate."""
+    """The filter in a base file's footer; None when there is no usable one, and then every key is a candidate."""
     try:
         return read_footer(storage, rel).bloom
     except (CorruptFileError, UnsupportedTableError):
-        # Whether the file itself is damaged shows when its keys are read, which now must be done.
+        # If the file itself is damaged, reading its keys shows it.
         return None
 
 
@@ -284,7 +284,7 @@ T = TypeVar("T")
 
 
 def pack(items: Sequence[T], cost: Callable[[T], float], tasks: int) -> list[list[T]]:
-    """At most ``tasks`` lists of about equal cost: the dearest first, each to the list that has least so far."""
+    """At most ``tasks`` lists of about equal cost: the most expensive item first, each into the cheapest list so far."""
     heap = [(0.0, i) for i in range(min(tasks, len(items)))]
     packed: list[list[T]] = [[] for _ in heap]
     for item in sorted(items, key=cost, reverse=True):
@@ -295,7 +295,7 @@ def pack(items: Sequence[T], cost: Callable[[T], float], tasks: int) -> list[lis
 
 
 def cut(items: Sequence[T], cost: Callable[[T], float], tasks: int) -> list[list[T]]:
-    """The items in their order, cut into at most ``tasks`` runs of about equal cost."""
+    """The items in their order, split into at most ``tasks`` runs of about equal cost."""
     share = sum(map(cost, items)) / max(1, tasks)
     runs: list[list[T]] = []
     done = 0.0

@@ -1,13 +1,14 @@
-"""RECORD_INDEX and RECORD_LEVEL_INDEX: look-ups through the record index of the table's metadata table.
+"""RECORD_INDEX and RECORD_LEVEL_INDEX: lookups in the record index of the table's metadata table.
 
-The metadata table is told of each batch's new, moved and deleted keys in the same commit (``streaming.metadata``), so the
-index itself has nothing to keep up to date. One of the two has file groups for each partition of the table, and a key in
-each of them is a row of its own.
+Each commit also writes its batch's new, moved and deleted keys to the metadata table (``streaming.batch``). So the index
+itself has nothing to update. RECORD_LEVEL_INDEX has file groups for each partition of the table, and a key may be in
+several partitions as separate rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,10 @@ from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.metadata.record_index import RecordIndex, shards_of
 
-# (partition path, keys) of one or some shards; None where the index is global
+if TYPE_CHECKING:
+    from tagstream.index.registry import IndexOptions
+
+# (partition path, keys) of one or several shards; None when the index is global
 _Part = tuple[str | None, pa.Array]
 
 
@@ -28,6 +32,10 @@ class GlobalRecordLevelIndex(HoodieIndex):
     """A record key has one entry."""
 
     name = "RECORD_INDEX"
+    java_classes: ClassVar[tuple[str, ...]] = (
+        "org.apache.hudi.index.SparkMetadataTableRecordIndex",
+        "org.apache.hudi.index.SparkMetadataTableGlobalRecordLevelIndex",
+    )
     is_global = True
     can_index_log_files = False
     is_implicit_with_storage = True
@@ -36,12 +44,17 @@ class GlobalRecordLevelIndex(HoodieIndex):
         self.update_partition_path = update_partition_path
         self._sent: list[Broadcast[tuple[RecordIndex, list[list[_Part]]]]] = []
 
+    @classmethod
+    def make(cls, options: IndexOptions, record_key_fields: tuple[str, ...]) -> GlobalRecordLevelIndex:  # noqa: ARG003
+        """The table's metadata table has it: no options but those of moves."""
+        return cls(options.moves)
+
     def start(self, look: TableAsOf) -> None:
-        """UnsupportedTableError for a table without a record index, or with one of the other form: no batch could pass."""
+        """UnsupportedTableError for a table without a record index, or with the other kind, before the first batch."""
         self._opened(look)
 
     def tag_location(self, records: DataFrame, look: TableAsOf) -> DataFrame:
-        """Where the keys are by the metadata table; each task reads shards of its own. Errors as of :meth:`start`."""
+        """The locations of the keys by the metadata table. Each task reads its own shards. Errors as in :meth:`start`."""
         index = self._opened(look)
         keys = collect_keys(records, is_global=self.is_global)
         tasks = _tasks(keys, index.shard_counts, look.spark.sparkContext.defaultParallelism)
@@ -59,13 +72,17 @@ class GlobalRecordLevelIndex(HoodieIndex):
         table = f"table {look.table.config.name} at {look.table.base_path}"
         if index is None:
             pending = look.timeline.pending
-            why = f"; it is not made while {pending[0].file_name()} is pending: carry that out first" if pending else ""
+            why = (
+                f"; it is not built while {pending[0].file_name()} is pending: complete that action first"
+                if pending
+                else ""
+            )
             raise UnsupportedTableError(
-                f"{table} has no record index (hoodie.table.metadata.partitions names none){why}; or take another index"
+                f"{table} has no record index (hoodie.table.metadata.partitions lacks it){why}; or set another index"
             )
         if index.is_partitioned == self.is_global:
             raise UnsupportedTableError(
-                f"{table} has a record index {'by partition' if self.is_global else 'over all partitions'}; take "
+                f"{table} has a record index {'by partition' if self.is_global else 'over all partitions'}; set "
                 f"hoodie.index.type={'RECORD_LEVEL_INDEX' if self.is_global else 'RECORD_INDEX'}"
             )
         return index
@@ -81,13 +98,14 @@ class RecordLevelIndex(GlobalRecordLevelIndex):
     """A record key has one entry in each partition."""
 
     name = "RECORD_LEVEL_INDEX"
+    java_classes: ClassVar[tuple[str, ...]] = ("org.apache.hudi.index.SparkMetadataTableRecordLevelIndex",)
     is_global = False
 
 
 def _tasks(keys: BatchKeys, counts: dict[str | None, int], parallelism: int) -> list[list[_Part]]:
-    """The keys by task, ``parallelism`` at most. A shard's are in one; those of a partition without shards are left out."""
+    """The keys for at most ``parallelism`` tasks. A shard is read by one task. Partitions without shards are left out."""
     tasks: list[list[_Part]] = [[] for _ in range(parallelism)]
-    first = 0  # the shards of all partitions in a row, so that small partitions are spread, too
+    first = 0  # shards are numbered over all partitions, so that those of small partitions are spread too
     for path, (start, stop) in keys.ranges.items():
         partition = None if None in counts and path == EVERYWHERE else path
         count = counts.get(partition, 0)

@@ -1,4 +1,4 @@
-"""Every index by its Hudi name and class, what each can do, and how the one that is asked for is made."""
+"""The list of indexes, and their options."""
 
 from __future__ import annotations
 
@@ -7,27 +7,127 @@ from dataclasses import dataclass, field
 from tagstream.index.base import HoodieIndex
 from tagstream.index.bloom import BloomIndex, BloomIndexOptions, GlobalBloomIndex
 from tagstream.index.bucket import BucketIndex
+from tagstream.index.hbase_index import HbaseIndex
 from tagstream.index.hbase_options import MAX_ROW_BYTES, HbaseOptions
 from tagstream.index.record_index import GlobalRecordLevelIndex, RecordLevelIndex
 from tagstream.index.simple import GlobalSimpleIndex, InMemoryIndex, SimpleIndex
+from tagstream.table.config import ConfigKey, Kind
 from tagstream.table.errors import ConfigError
-from tagstream.table.keys.bucket_hash import BucketHash
+from tagstream.table.keys.bucket_hash import RELEASES
+from tagstream.table.option_fields import derived, option
 
 STATE = "STATE"
+
+# All pull-type indexes by their ``hoodie.index.type``. A new one is added here.
+INDEX_TYPES: dict[str, type[HoodieIndex]] = {
+    index.name: index
+    for index in (
+        BloomIndex,
+        GlobalBloomIndex,
+        SimpleIndex,
+        GlobalSimpleIndex,
+        BucketIndex,
+        HbaseIndex,
+        GlobalRecordLevelIndex,
+        RecordLevelIndex,
+        InMemoryIndex,
+    )
+}
+
+
+_INDEX = "Index"  # a section of the documentation
+_MOVES = (
+    "a record with another partition moves the row there; when false it is written to the partition of the existing row"
+)
 
 
 @dataclass(frozen=True)
 class IndexOptions:
-    """What the user asks for. ``update_partition_path`` None: the default of the index."""
+    """The user's options. ``update_partition_path`` None: the default of the index."""
 
-    type: str = STATE
-    update_partition_path: bool | None = None
+    type: str = derived(
+        ConfigKey(
+            "hoodie.index.type",
+            Kind.CHOICE,
+            "The index that finds a record's location (docs/guide/indexes.md). `FLINK_STATE` is Flink's "
+            "name for STATE, `GLOBAL_RECORD_LEVEL_INDEX` is the name in Hudi 1.1 and later for "
+            "RECORD_INDEX.",
+            default=STATE,
+            values={
+                "STATE": STATE,
+                "FLINK_STATE": STATE,
+                **{name: name for name in INDEX_TYPES},
+                "GLOBAL_RECORD_LEVEL_INDEX": "RECORD_INDEX",
+            },
+            aliases=("index.type",),
+            section=_INDEX,
+        ),
+        ConfigKey(
+            "hoodie.index.class",
+            Kind.STRING,
+            "The index by the class name of Hudi's index. It has precedence over the type.",
+            default_note="by hoodie.index.type",
+            section=_INDEX,
+        ),
+        default=STATE,
+    )
+    update_partition_path: bool | None = derived(
+        ConfigKey("hoodie.bloom.index.update.partition.path", Kind.BOOL, f"GLOBAL_BLOOM: {_MOVES}.", default=True),
+        ConfigKey("hoodie.record.index.update.partition.path", Kind.BOOL, f"RECORD_INDEX: {_MOVES}.", default=False),
+        ConfigKey("hoodie.simple.index.update.partition.path", Kind.BOOL, f"GLOBAL_SIMPLE: {_MOVES}.", default=True),
+        default=None,
+    )
     bloom: BloomIndexOptions = field(default_factory=BloomIndexOptions)
-    simple_parallelism: int = 0
-    global_simple_parallelism: int = 100
-    num_buckets: int | None = None
-    bucket_fields: tuple[str, ...] = ()
-    bucket_key_release: str = "1.x"
+    simple_parallelism: int = option(
+        "hoodie.simple.index.parallelism",
+        Kind.INT,
+        "SIMPLE: number of lookup tasks; 0: the number of cores.",
+        minimum=0,
+        default=0,
+    )
+    global_simple_parallelism: int = option(
+        "hoodie.global.simple.index.parallelism",
+        Kind.INT,
+        "GLOBAL_SIMPLE: number of lookup tasks, at most one per file.",
+        default=100,
+        minimum=1,
+    )
+    num_buckets: int = option(
+        "hoodie.bucket.index.num.buckets",
+        Kind.INT,
+        "BUCKET: number of buckets (file groups) in each partition. It is fixed when the table is made "
+        "and is in none of its properties: always set the same number (Flink's default is 4).",
+        default=256,
+        minimum=1,
+        maximum=99_999_999,
+    )
+    bucket_fields: tuple[str, ...] = option(
+        "hoodie.bucket.index.hash.field",
+        Kind.LIST,
+        "BUCKET: the record key fields that are hashed.",
+        default=(),
+        default_note="the record key fields",
+    )
+    bucket_key_release: str = option(
+        "tagstream.bucket.index.key.release",
+        Kind.CHOICE,
+        "BUCKET: how record keys are split into fields: as in Hudi 0.x or as in 1.x. They differ for "
+        "keys whose values include a comma or a colon. Set the release that also writes the table.",
+        default="1.x",
+        values={name.upper(): name for name in RELEASES},
+    )
+    inserts_to_base_files: str = option(
+        "tagstream.inserts.to.base.files",
+        Kind.CHOICE,
+        "Merge-on-read: where new records are written. `true`: to base files, for tables that are also "
+        "written with a bloom or simple index (these do not see log files). `first`: a new file group "
+        "begins with a base file, and later records go to its log files; hudi-rs also sees such groups "
+        "in tables of version 8 and 9. `false`: to log files.",
+        default="false",
+        default_note="`false`; `true` on tables of version 8 and 9 that have a metadata table",
+        values={"TRUE": "true", "FALSE": "false", "FIRST": "first"},
+        section=_INDEX,
+    )
     overwrite: bool = False
     hbase: HbaseOptions | None = None
     rebalanced: bool = False
@@ -39,113 +139,33 @@ class IndexOptions:
 
     @property
     def moves(self) -> bool:
-        """Whether a row whose partition field changes moves to its new partition, where the index is a global one."""
+        """Whether a row whose partition field changes moves to its new partition, if the index is a global one."""
         said = self.update_partition_path if self.hbase is None else self.hbase.update_partition_path
-        return (self.is_state or FACTS[self.type].update_partition_path) if said is None else said
+        return (self.is_state or INDEX_TYPES[self.type].moves_by_default) if said is None else said
 
     @property
     def longest_key(self) -> int | None:
-        """Bytes of a record key that an index in another system can hold; None where there is no such system."""
+        """Limit of a record key's bytes for an index in another system; None if there is no such system."""
         if self.hbase is None:
             return None
         prefix = len(str(self.hbase.bucket_number - 1)) if self.rebalanced else 0
         return MAX_ROW_BYTES - prefix
 
 
-@dataclass(frozen=True)
-class IndexFacts:
-    """What is fixed about an index, for checks before it is made and for the documentation."""
-
-    is_global: bool
-    can_index_log_files: bool
-    is_implicit_with_storage: bool
-    update_partition_path: bool
-    classes: tuple[str, ...]
-
-
-_HUDI = "org.apache.hudi.index."
-
-# Defaults of "update partition path" as in HoodieIndexConfig and HoodieHBaseIndexConfig; a non-global index has none.
-FACTS: dict[str, IndexFacts] = {
-    "BLOOM": IndexFacts(False, False, True, False, (_HUDI + "bloom.HoodieBloomIndex",)),
-    "GLOBAL_BLOOM": IndexFacts(True, False, True, True, (_HUDI + "bloom.HoodieGlobalBloomIndex",)),
-    "SIMPLE": IndexFacts(False, False, True, False, (_HUDI + "simple.HoodieSimpleIndex",)),
-    "GLOBAL_SIMPLE": IndexFacts(True, False, True, True, (_HUDI + "simple.HoodieGlobalSimpleIndex",)),
-    "BUCKET": IndexFacts(False, True, True, False, (_HUDI + "bucket.HoodieSimpleBucketIndex",)),
-    "HBASE": IndexFacts(
-        True,
-        True,
-        False,
-        False,
-        (_HUDI + "hbase.SparkHoodieHBaseIndex", _HUDI + "hbase.RebalancedSparkHoodieHBaseIndex"),
-    ),
-    "RECORD_INDEX": IndexFacts(
-        True,
-        False,
-        True,
-        False,
-        (_HUDI + "SparkMetadataTableRecordIndex", _HUDI + "SparkMetadataTableGlobalRecordLevelIndex"),
-    ),
-    "RECORD_LEVEL_INDEX": IndexFacts(False, False, True, False, (_HUDI + "SparkMetadataTableRecordLevelIndex",)),
-    "INMEMORY": IndexFacts(True, True, False, True, (_HUDI + "inmemory.HoodieInMemoryHashIndex",)),
-}
-
-
 def type_of_class(name: str) -> str:
-    """The index type that a class of Hudi's (``hoodie.index.class``) stands for; ConfigError for another class."""
-    for kind, facts in FACTS.items():
-        if name in facts.classes or name.rpartition(".")[2] in {c.rpartition(".")[2] for c in facts.classes}:
+    """The index type of a class of Hudi (``hoodie.index.class``); ConfigError for another class."""
+    for kind, index in INDEX_TYPES.items():
+        if name in index.java_classes or name.rpartition(".")[2] in {c.rpartition(".")[2] for c in index.java_classes}:
             return kind
-    known = ", ".join(c for facts in FACTS.values() for c in facts.classes)
-    raise ConfigError(f"hoodie.index.class = {name}: no class of this writer; the ones it knows are {known}")
+    known = ", ".join(c for index in INDEX_TYPES.values() for c in index.java_classes)
+    raise ConfigError(f"hoodie.index.class = {name}: not a class of this writer; it has {known}")
 
 
 def make_index(options: IndexOptions, record_key_fields: tuple[str, ...]) -> HoodieIndex | None:
-    """The pull-type index asked for; None for the state index. ConfigError names what is missing."""
-    kind = options.type
-    if kind == STATE:
+    """The wanted pull-type index; None for the state index. ConfigError names a missing option."""
+    if options.is_state:
         return None
-    match kind:
-        case "BLOOM":
-            return BloomIndex(options.bloom, options.moves)
-        case "GLOBAL_BLOOM":
-            return GlobalBloomIndex(options.bloom, options.moves)
-        case "SIMPLE":
-            return SimpleIndex(options.simple_parallelism, options.moves)
-        case "GLOBAL_SIMPLE":
-            return GlobalSimpleIndex(options.global_simple_parallelism, options.moves)
-        case "RECORD_INDEX":
-            return GlobalRecordLevelIndex(options.moves)
-        case "RECORD_LEVEL_INDEX":
-            return RecordLevelIndex(options.moves)
-        case "INMEMORY":
-            return InMemoryIndex()
-        case "HBASE":
-            if options.hbase is None:
-                raise ConfigError("the HBASE index needs hoodie.index.hbase.table, the name of its table in HBase")
-            return _hbase(options.hbase, rebalanced=options.rebalanced)
-        case "BUCKET":
-            return BucketIndex(_hashing(options, record_key_fields), load=not options.overwrite)
-        case _:
-            raise ConfigError(f"hoodie.index.type = {kind}: no such index")
-
-
-def _hbase(options: HbaseOptions, *, rebalanced: bool) -> HoodieIndex:
-    try:
-        from tagstream.index.hbase_index import HbaseIndex, RebalancedHbaseIndex
-    except ImportError as e:
-        raise ConfigError(
-            f"hoodie.index.type=HBASE: the package happybase is missing ({e}); install it with pip install "
-            "'tagstream[hbase]' (in a checkout: pip install '.[hbase]'), on every host that runs Spark's workers"
-        ) from None
-    return (RebalancedHbaseIndex if rebalanced else HbaseIndex)(options)
-
-
-def _hashing(options: IndexOptions, record_key_fields: tuple[str, ...]) -> BucketHash:
-    buckets = options.num_buckets if options.num_buckets is not None else 256
-    try:
-        return BucketHash(
-            buckets, record_key_fields, options.bucket_fields or record_key_fields, options.bucket_key_release
-        )
-    except ValueError as e:
-        raise ConfigError(f"hoodie.bucket.index.hash.field: {e}") from None
+    index = INDEX_TYPES.get(options.type)
+    if index is None:
+        raise ConfigError(f"hoodie.index.type = {options.type}: there is no such index")
+    return index.make(options, record_key_fields)

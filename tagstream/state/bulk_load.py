@@ -1,7 +1,7 @@
-"""Load a key group's whole index at once: sorted runs of keys become the first snapshot of a generation.
+"""Load the whole index of a key group at once: sorted runs of keys become the first snapshot of an index load.
 
-The records go into one sorted file, the store's own entries into another; a scratch store takes both in and is made
-durable as any snapshot is. Memory is that of one run, whatever the number of runs.
+The records go into one sorted file, and the store's own entries into another. A scratch store ingests both files. Its
+snapshot is then made durable like any other. The memory is that of one run, whatever the number of runs.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tagstream.state.layout import StateLayout
 from tagstream.state.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
 from tagstream.state.scratch import make_folder, make_private, remove, scratch_path
 from tagstream.state.snapshot_and_deltas import take_snapshot
-from tagstream.state.store_entries import Place, StoreMeta, copies_entry, intern
+from tagstream.state.store_entries import Location, StoreMeta, copies_entry, intern
 from tagstream.state.tag_batch import GLOBAL_KEY, INT64, OBJECTS
 
 _CHAIN_BYTES = 16
@@ -30,10 +30,10 @@ _CHAIN_BYTES = 16
 
 @dataclass(frozen=True)
 class KeyRun:
-    """Rows of one key group in any order; every key of a run is greater than all keys of the run before.
+    """Rows of one key group in any order. Every key of a run is greater than all keys of the run before.
 
-    `skeys`: the state's keys, objects of bytes. `place`: index into the load's places. `ordering`: int64, or objects of
-    bytes, zero/empty where unknown. `flags`: TOMBSTONE, ORDERING_UNKNOWN of the location record.
+    `skeys`: state keys, objects of bytes. `place`: index into `LoadPlaces.places`. `ordering`: int64, or objects of
+    bytes, zero or empty where unknown. `flags`: TOMBSTONE and ORDERING_UNKNOWN of the location record.
     """
 
     skeys: OBJECTS
@@ -44,22 +44,22 @@ class KeyRun:
 
 @dataclass(frozen=True)
 class LoadPlaces:
-    """Where rows can be: (partition path, file id), and the base instant of the slice they were found in."""
+    """The locations of rows: (partition path, file id), and the base instant of the file slice of each."""
 
-    places: Sequence[Place]
+    places: Sequence[Location]
     instants: INT64
 
 
 @dataclass(frozen=True)
-class Twice:
-    """A key found live more than once: the state's key, all places in order of rank, the last of which was kept."""
+class DuplicateKey:
+    """A key that is live in several locations: its state key, and indexes of the locations by rank. The last one is kept."""
 
     skey: bytes
     places: tuple[int, ...]
 
     @property
     def record_key(self) -> str:
-        """The record key in the state's key."""
+        """The record key in the state key."""
         key = self.skey[1:] if self.skey[:1] == GLOBAL_KEY else self.skey.split(b"\x00", 1)[1]
         return key.decode()
 
@@ -68,29 +68,30 @@ class Twice:
 class _Totals:
     live: int = 0
     tombstones: int = 0
-    twice: list[Twice] = field(default_factory=list)
+    twice: list[DuplicateKey] = field(default_factory=list)
 
 
 def bulk_load(
     layout: StateLayout,
     label: int,
-    generation: int,
+    index_load: int,
     batch_id: int,
     minutes: int,
     places: LoadPlaces,
     runs: Iterable[KeyRun],
-    on_twice: Callable[[list[Twice]], None] = lambda _: None,
+    on_twice: Callable[[list[DuplicateKey]], None] = lambda _: None,
 ) -> GroupStart:
-    """Load a key group and write its start file, which makes it loaded.
+    """Load a key group and write its start file. With this file the group is loaded.
 
-    `batch_id`: the first batch that will run on the generation (durable files are named by it). `minutes`: time of the
-    load, from which the time to live counts. `on_twice` is given the keys found twice before the start file is written.
+    `index_load`: number of the index load. `batch_id`: the first batch that will run on it; durable files have it in
+    their names. `minutes`: time of the load in minutes since 1970, from which the time to live counts. `runs`: the rows
+    of the group. `on_twice`: called with the keys found live several times, before the start file is written.
     """
     make_private(layout)
     scratch = scratch_path(layout.local_dir, f"{label}.load")
     make_folder(scratch)
     try:
-        totals, digest = _Totals(), blake2b(f"generation {generation}".encode(), digest_size=_CHAIN_BYTES)
+        totals, digest = _Totals(), blake2b(f"generation {index_load}".encode(), digest_size=_CHAIN_BYTES)
         codes = _Codes(places)
         records = SortedFile(os.path.join(scratch, "records.sst"))
         for run in runs:
@@ -113,13 +114,13 @@ def bulk_load(
             snapshot = take_snapshot(store, layout, label, batch_id, chain, None)
     finally:
         remove(scratch)
-    start = GroupStart(label, generation, snapshot, totals.live, totals.tombstones, len(totals.twice), size)
+    start = GroupStart(label, index_load, snapshot, totals.live, totals.tombstones, len(totals.twice), size)
     on_twice(totals.twice)
     return write_start(layout, start)
 
 
-def _copies(twice: Iterable[Twice], codes: _Codes) -> list[tuple[bytes, bytes]]:
-    """Entries of the keys that are in other file groups, too. A row loop: over keys that no sound table has."""
+def _copies(twice: Iterable[DuplicateKey], codes: _Codes) -> list[tuple[bytes, bytes]]:
+    """Entries of the keys that are in other file groups too. A row loop, over keys that no sound table has."""
     found = []
     for key in twice:
         others = sorted({*key.places[:-1]} - {key.places[-1]})
@@ -129,7 +130,7 @@ def _copies(twice: Iterable[Twice], codes: _Codes) -> list[tuple[bytes, bytes]]:
 
 
 class _Codes:
-    """Location codes in the order in which places are first used, so that places without live keys take none."""
+    """Location codes in the order of first use, so that locations without live keys get no code."""
 
     def __init__(self, places: LoadPlaces) -> None:
         self._of_place = np.full(len(places.places), NO_LOCATION, np.uint32)
@@ -178,8 +179,8 @@ def _load_run(
     totals.live += len(keys) - buried
 
 
-def resolve_run(run: KeyRun, places: LoadPlaces) -> tuple[INT64, list[Twice]]:
-    """The row that stands for each key, in key order, and the keys that are live in several places."""
+def resolve_run(run: KeyRun, places: LoadPlaces) -> tuple[INT64, list[DuplicateKey]]:
+    """The row that is kept for each key, in key order, and the keys that are live in several locations."""
     order, first = sort_keys(run.skeys)
     if first.all():
         return order, []
@@ -188,10 +189,10 @@ def resolve_run(run: KeyRun, places: LoadPlaces) -> tuple[INT64, list[Twice]]:
 
 
 def _choose(run: KeyRun, order: INT64, first: npt.NDArray[np.bool_], places: LoadPlaces, totals: _Totals) -> INT64:
-    """The row that stands for each key, in key order; keys with several live rows are added to the totals.
+    """The row that is kept for each key, in key order. Keys with several live rows are added to the totals.
 
-    A live row wins over tombstones: a move leaves a delete at the old place. Among live rows the newest slice wins
-    (then the greater ordering value), among tombstones the greatest ordering value.
+    A live row wins over tombstones, because a move leaves a delete at the old location. Among live rows the newest file
+    slice wins, then the greater ordering value. Among tombstones the greatest ordering value wins.
     """
     group = np.cumsum(first) - 1
     sizes = np.bincount(group)
@@ -211,10 +212,10 @@ def _choose(run: KeyRun, order: INT64, first: npt.NDArray[np.bool_], places: Loa
     return chosen
 
 
-def _twice(run: KeyRun, rows: INT64, within: npt.NDArray[Any]) -> Iterator[Twice]:
+def _twice(run: KeyRun, rows: INT64, within: npt.NDArray[Any]) -> Iterator[DuplicateKey]:
     starts = np.flatnonzero(np.diff(within, prepend=-1))
     ends = np.append(starts, len(within))[1:]
     several = ends - starts > 1
-    # A row loop: only over keys that are live in the table twice, which no sound table has.
+    # A row loop, over keys that are live twice in the table. No sound table has such keys.
     for start, end in zip(starts[several].tolist(), ends[several].tolist(), strict=True):
-        yield Twice(run.skeys[rows[start]], tuple(run.place[rows[start:end]].tolist()))
+        yield DuplicateKey(run.skeys[rows[start]], tuple(run.place[rows[start:end]].tolist()))

@@ -1,10 +1,10 @@
-"""Bring a key group past the epochs it lacks: what other writers' commits did to its keys.
+"""Apply catch-ups to a key group: what the commits of other writers did to its keys.
 
-An epoch says what the touched file groups hold now. Keys there take that location and ordering value, whatever
-the index had. A row whose ordering value the table does not hold keeps the one that the index knows: the order of
-a Debezium stream is a position in its source's log, which is in no column. Keys that the index has in a touched
-group and that are there no more become tombstones which keep their ordering value, so that a late event does not
-bring them back.
+A catch-up lists the keys that the touched file groups have now. These keys get that location and ordering value,
+whatever the index had. A row without an ordering value in the table keeps the one in the index: the order of a
+Debezium stream is a position in its source's log, and no column of the table has it. Keys that the index has in a
+touched group, and that the group no longer has, become tombstones. A tombstone keeps the ordering value of its key,
+so that a late event does not bring the key back.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from tagstream.state import codec
 from tagstream.state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records, sort_keys
 from tagstream.state.durable_files import Pointer
-from tagstream.state.index_loads import EpochMarker, SideRows, read_epoch_marker, read_side
+from tagstream.state.index_loads import CatchUpMarker, CatchUpRows, read_catch_up_marker, read_side
 from tagstream.state.layout import StateLayout, has_bytes
 from tagstream.state.rocks_store import RocksStore
 from tagstream.state.snapshot_and_deltas import Change, apply_deltas, write_delta
@@ -34,7 +34,7 @@ _EXAMPLES = 1_000
 
 @dataclass(frozen=True)
 class CaughtUp:
-    """A key group past its epochs. `changed`: keys whose record changed; `twice`: keys that are live in two places."""
+    """A key group after its catch-ups. `changed`: keys whose record changed; `twice`: keys live in two locations."""
 
     at: Pointer
     meta: StoreMeta
@@ -43,19 +43,20 @@ class CaughtUp:
 
 
 def catch_up(
-    store: RocksStore, layout: StateLayout, label: int, at: Pointer, meta: StoreMeta, epoch: int, batch_id: int
+    store: RocksStore, layout: StateLayout, label: int, at: Pointer, meta: StoreMeta, last: int, batch_id: int
 ) -> CaughtUp:
-    """Apply the epochs after `at` up to `epoch`, each made durable as a delta of `batch_id` before the store takes it.
+    """Apply the catch-ups after the one of `at`, up to number `last`.
 
-    The store is then ahead of what Spark has committed. A batch that fails leaves it so, and the next attempt, whose
-    pointer knows nothing of these deltas, builds it again.
+    `batch_id`: the batch that runs now. Each catch-up is made durable as a delta of this batch, and then ingested into
+    the store. The store is then ahead of what Spark has committed. When the batch fails, the next attempt has a pointer
+    without these deltas, and builds the store again.
     """
     changed = twice = 0
-    for number in range(at.epoch + 1, epoch + 1):
-        marker = read_epoch_marker(layout, at.generation, number)
-        change, found = epoch_change(store, layout, label, meta, marker)
+    for number in range(at.catch_up + 1, last + 1):
+        marker = read_catch_up_marker(layout, at.index_load, number)
+        change, found = catch_up_change(store, layout, label, meta, marker)
         twice += found
-        at = replace(at, epoch=number)
+        at = replace(at, catch_up=number)
         if change is not None:
             changed += len(change.keys)
             delta = write_delta(layout, label, batch_id, change, at.chain)
@@ -65,18 +66,18 @@ def catch_up(
     return CaughtUp(at, meta, changed, twice)
 
 
-def epoch_change(
+def catch_up_change(
     store: RocksStore,
     layout: StateLayout,
     label: int,
     meta: StoreMeta,
-    marker: EpochMarker,
+    marker: CatchUpMarker,
     *,
     list_doubled: bool = True,
 ) -> tuple[Change | None, int]:
-    """The change that an epoch makes to a store (None: nothing), and how many keys it finds live in two places.
+    """The change that a catch-up makes to a store, None when it makes none; and how many keys it finds in two locations.
 
-    With `list_doubled` these are listed in a durable file beside the epoch's.
+    `meta`: of the store. With `list_doubled` these keys are listed in a durable file in the folder of the catch-up.
     """
     rows = read_side(layout, marker, label) or _no_rows(layout)
     places = [(t.partition, t.file_id) for t in marker.touched]
@@ -88,19 +89,20 @@ def epoch_change(
     in_touched = was_live & np.isin(was.loc, touched)
 
     loc = np.full(len(keys), NO_LOCATION, np.uint32)
-    elsewhere = {place for found in rows.others.values() for place in found}
-    used = np.array(sorted({*rows.place[live].tolist(), *elsewhere}), np.int64)
+    in_other_file_group = {place for found in rows.others.values() for place in found}
+    used = np.array(sorted({*rows.place[live].tolist(), *in_other_file_group}), np.int64)
     codes, entries, next_code = intern([places[i] for i in used.tolist()], store.get, meta.next_code)
     codes_by_place = dict(zip(used.tolist(), codes, strict=True))
     loc[live] = np.array(codes, np.uint32)[np.searchsorted(used, rows.place[live])]
-    instants = np.array([codec.instant_number(t.instant) for t in marker.touched], np.int64)
+    # Commits that only deleted keys without a row touch no file group.
+    instants = np.array([codec.instant_number(t.instant) for t in marker.touched] or [0], np.int64)
     instant = instants[rows.place] if len(rows.place) else np.zeros(0, np.int64)
     flags, ordering = _newest_known(rows, live, found, was)
     altered = (flags != was.flags) | (ordering != was.ordering)
     changes = altered | (loc != was.loc)
-    # A row that only has another place, as after a clustering, was not written: its time to live goes by its last record.
+    # A clustering only moves a row and does not write it. Its time to live counts from its last record.
     minutes = np.where(live & was_live & ~altered, was.minutes, np.uint32(marker.minutes)).astype(np.uint32)
-    # A delete in a log says nothing about a key that has moved on to a file group these commits did not touch.
+    # A delete in a log says nothing about a key that has moved to a file group that these commits did not touch.
     pick = np.flatnonzero(np.where(live, ~found | changes, (~was_live | in_touched) & (~found | changes)))
     doubled = np.flatnonzero(live & was_live & ~in_touched & (loc != was.loc))
     if list_doubled and len(doubled):
@@ -138,16 +140,16 @@ def epoch_change(
 def _copies(
     store: RocksStore,
     meta: StoreMeta,
-    rows: SideRows,
+    rows: CatchUpRows,
     codes: Mapping[int, int],
     doubled: npt.NDArray[np.int64],
     was: Records,
     loc: npt.NDArray[np.uint32],
     touched: set[int],
 ) -> dict[bytes, tuple[set[int], set[int]]]:
-    """(other places before, other places after) of each key for which they change; `codes`: of places of the epoch.
+    """(other locations before, other locations after) of each key that changes them.
 
-    Loops over rows: over keys that no sound table has.
+    `codes`: index of a location in the catch-up -> location code. The loops go over keys that no sound table has.
     """
     known = {skey: {*found} for skey, found in all_copies(store)} if meta.copies else {}
     after = {skey: found - touched for skey, found in known.items()}
@@ -163,10 +165,10 @@ def _copies(
 
 
 def _newest_known(
-    rows: SideRows, live: BOOLS, found: BOOLS, was: Records
+    rows: CatchUpRows, live: BOOLS, found: BOOLS, was: Records
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[Any]]:
-    """Flags and ordering values: a live row's are the table's own where it has one, else what the index knew of the key;
-    a delete keeps the greatest value known of its key.
+    """Flags and ordering values. A live row has those of the table, or those of the index when the table has no ordering
+    value. A delete has the greatest known ordering value of its key.
     """
     known = (rows.flags & ORDERING_UNKNOWN) == 0
     was_known = found & ((was.flags & ORDERING_UNKNOWN) == 0)
@@ -179,7 +181,7 @@ def _newest_known(
 def _gone(
     store: RocksStore, layout: StateLayout, touched: npt.NDArray[np.uint32], present: set[bytes]
 ) -> tuple[list[bytes], Records | None]:
-    """Live keys of touched file groups that the side rows do not name, as tombstones; reads the whole store."""
+    """Live keys of touched file groups that the side rows do not have, as tombstones. Reads the whole store."""
     names: list[bytes] = []
     parts: list[Records] = []
     for keys, records in records_of(store, layout):
@@ -206,9 +208,9 @@ def _joined(a: Records, b: Records) -> Records:
     )
 
 
-def _no_rows(layout: StateLayout) -> SideRows:
+def _no_rows(layout: StateLayout) -> CatchUpRows:
     ordering: npt.NDArray[Any] = np.zeros(0, object if has_bytes(layout.ordering) else np.int64)
-    return SideRows(np.zeros(0, object), np.zeros(0, np.int32), ordering, np.zeros(0, np.uint8))
+    return CatchUpRows(np.zeros(0, object), np.zeros(0, np.int32), ordering, np.zeros(0, np.uint8))
 
 
 def _objects(names: list[bytes]) -> OBJECTS:
@@ -221,12 +223,12 @@ def _list_doubled(
     store: RocksStore,
     layout: StateLayout,
     label: int,
-    marker: EpochMarker,
-    rows: SideRows,
+    marker: CatchUpMarker,
+    rows: CatchUpRows,
     was: Records,
     doubled: npt.NDArray[np.int64],
 ) -> None:
-    """Keys that another writer made live a second time, with both places; the newer one is kept."""
+    """Write a file of the keys that another writer made live a second time, with both locations. The newer one is kept."""
     some = doubled[:_EXAMPLES]
     codes, index = np.unique(was.loc[some], return_inverse=True)
     old = places_of(codes, store.get, label)
@@ -240,5 +242,5 @@ def _list_doubled(
                 "others": [list(old[o])],
             })
         )  # fmt: skip
-    folder = layout.epoch_dir(marker.generation, marker.epoch)
+    folder = layout.catch_up_dir(marker.index_load, marker.catch_up)
     create(layout.durable, f"{folder}/{label}.twice.jsonl", ("\n".join(lines) + "\n").encode())

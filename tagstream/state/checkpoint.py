@@ -1,22 +1,22 @@
-"""The checkpoint's own files: what it fixes for ever, and the folder of the query that it is at.
+"""The files of a checkpoint: its fixed choices, and the folder of the query that runs on it.
 
     C/tagstream/meta.json                     the fixed choices, written once and compared at every start
     C/tagstream/building.txt                  only while a command (rescale, index import) makes the checkpoint
-    C/tagstream/runs/, root                   the checkpoint's own, whatever query it is at
+    C/tagstream/runs/, root                   of the checkpoint, for all of its queries
     C/tagstream/changed_keys                  rows of changed keys, for records of later batches
-    R/metadata, offsets, commits, state, ...  Spark's: R is the checkpoint location that Spark is given
+    R/metadata, offsets, commits, state, ...  Spark's files: R is the checkpoint location that Spark gets
     R/tagstream/index, manifests, profiles, quarantine, schemas, takeover, begins.json
 
-A command that makes a checkpoint writes the files where they will stay, ``meta.json`` last, by an exclusive
-create: without it there is no checkpoint. A process that was killed before leaves ``building.txt``, so the next
-one knows what it may remove.
+A command that makes a checkpoint writes all files to their final paths. It creates ``meta.json`` last, exclusively:
+without this file there is no checkpoint. A command that was killed before leaves ``building.txt``. The next command
+knows by this file what it may remove.
 
-R of a checkpoint's first query is C itself. A query that cannot continue is retired: the next one begins in
-``C/tagstream/roots/<n>``, which the register ``C/tagstream/root`` names. Retiring is only the write of that
-register: a kill leaves the old root or the new one, and the files of a retired query stay where they were.
-``why.txt`` in the new root is for people.
+R is the folder of one query. For the first query it is C itself. A query that cannot continue is retired, and the next
+query gets the folder ``C/tagstream/roots/<n>``. The register ``C/tagstream/root`` names the folder of the current
+query. A query is retired by one write of this register, so after a kill the register names the old folder or the new
+one. The files of a retired query are kept. ``why.txt`` in the new folder is for people.
 
-A stream is named by its topic, its folder, or a given name. A folder has several spellings.
+A stream is named by its topic, by its folder, or by a given name. A folder has several spellings.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from tagstream.table.storage.storage import Storage, create
 def same_stream(one: str, other: str) -> bool:
     """Whether two names are of one stream.
 
-    A folder is named by its absolute path. Earlier versions kept it as it was spelled, so a relative path stands for each
-    folder that it is the end of, and ``file:`` URLs and trailing slashes are paths, too. Links are followed. A single word
-    may as well be a topic: it stands for a folder of the working directory only.
+    A folder is named by its absolute path. Earlier versions kept the path as it was given, so a relative path matches
+    each folder whose path ends with it. ``file:`` URLs and trailing slashes are allowed in paths. Links are followed. A
+    single word may be a topic, so it matches only a folder in the working directory.
     """
     if one == other:
         return True
@@ -64,7 +64,7 @@ META_FILE = "tagstream/meta.json"
 META_VERSION = 2  # 1 did not name the table
 STATE_INDEX, TABLE_INDEX = "state", "table"
 
-# Field -> the option that sets it; None: it follows from the table and the source.
+# Field -> the option that sets it; None: it is derived from the table and the source.
 _OPTION = {
     "shuffle_partitions": "spark.sql.shuffle.partitions",
     "key_groups": "index.key.groups",
@@ -73,18 +73,18 @@ _OPTION = {
     "global_index": "index.global.enabled",
     "index": "hoodie.index.type",
 }
-# What a kind of index means to who chooses one.
+# The kinds of index, for the user who chooses one.
 _INDEX_KINDS = {
     STATE_INDEX: "STATE (keys kept as the stream's state)",
     TABLE_INDEX: "one that looks keys up in the table (BLOOM, SIMPLE, BUCKET, ...)",
 }
-# Sizes with a default that depends on the machine: only a value that the user gave may contradict the checkpoint.
+# Sizes whose default depends on the machine. Only a value that the user gave can conflict with the checkpoint.
 _DEFAULTED = ("shuffle_partitions", "key_groups")
 
 
 @dataclass(frozen=True)
 class BoundTo:
-    """The table that a checkpoint is of: its name, its base path, and where the checkpoint was when that was noted."""
+    """The table of a checkpoint: its name, its base path, and the path of the checkpoint when they were recorded."""
 
     name: str
     path: str
@@ -95,9 +95,9 @@ class BoundTo:
 class CheckpointMeta:
     """The fixed choices of a checkpoint. `labels[i]` is the label of the keys with `crc32(key) % key_groups == i`.
 
-    `index`: whether the places of keys are Spark's state or are looked up in the table (every pull-type index): a query of
-    one kind can't go on as the other. `stream_id` is empty while only an index was loaded: the first stream on the
-    checkpoint gives it its name. `table` is None in a file of version 1, until the next start.
+    `index`: where the locations of keys are: in Spark's state, or in the table (every pull-type index). A query of one
+    kind cannot continue as the other. `stream_id` is empty while only an index is loaded: the first stream on the
+    checkpoint sets it. `table` is None in a file of version 1, until the next start.
     """
 
     key_groups: int
@@ -141,7 +141,7 @@ def new_meta(
     index: str = STATE_INDEX,
     table: BoundTo | None = None,
 ) -> CheckpointMeta:
-    """The choices of a new checkpoint, the key groups' labels among them."""
+    """The choices of a new checkpoint, with labels for the key groups."""
     labels = balanced_labels(key_groups, shuffle_partitions)
     return CheckpointMeta(
         key_groups, labels, shuffle_partitions, stream_id, ordering, global_index, index=index, table=table
@@ -162,19 +162,19 @@ def open_or_create_meta(
     index: str = STATE_INDEX,
     unused: bool = False,
 ) -> CheckpointMeta:
-    """The checkpoint's fixed choices, made from the arguments if there are none yet.
+    """The checkpoint's fixed choices. They are made from the arguments when there are none yet.
 
-    `explicit` names the options that the user gave: a number of key groups or shuffle partitions that is only a
-    default of this machine gives way to the checkpoint's. Everything else must agree; StateError names what does not.
-    An empty `stream_id` agrees with every one, and a checkpoint without one takes the first that is given.
-    The table is noted and not compared: whether another one may take the checkpoint over, the caller has found out.
-    `unused`: nothing was done under the choices that are there, so new ones take their place.
+    `explicit`: the options that the user gave. A number of key groups or shuffle partitions that is only this machine's
+    default is replaced by the checkpoint's. All other choices must agree; StateError names the one that does not.
+    An empty `stream_id` agrees with every other, and a checkpoint without one takes the first that is given.
+    The table is recorded, not compared: the caller has checked whether this table may use the checkpoint.
+    `unused`: no batch was run with the existing choices, so new ones may replace them.
     """
     path = checkpoint.where(META_FILE)
     table = BoundTo(table_name, table_path, checkpoint.root)
     wanted = new_meta(key_groups, shuffle_partitions, stream_id, ordering, global_index, index, table)
     if not checkpoint.exists(META_FILE):
-        create(checkpoint, META_FILE, meta_bytes(wanted))  # another start that was first: its choices hold
+        create(checkpoint, META_FILE, meta_bytes(wanted))  # when another start was first, its choices are kept
     found = read_meta(checkpoint)
     try:
         check_fixed(
@@ -193,7 +193,7 @@ def open_or_create_meta(
             raise
         checkpoint.replace(META_FILE, meta_bytes(wanted))  # the caller holds the table's lease
         return wanted
-    stream_id = found.stream_id or stream_id  # another spelling of its folder stays as the commits have it
+    stream_id = found.stream_id or stream_id  # the commits have this spelling of the folder, so it is kept
     now = replace(found, stream_id=stream_id, table=table)
     if now != found:  # the caller holds the table's lease: no other start does the same
         checkpoint.replace(META_FILE, meta_bytes(now))
@@ -201,7 +201,7 @@ def open_or_create_meta(
 
 
 def check_fixed(path: str, found: CheckpointMeta, *, explicit: Collection[str], **given: Any) -> None:
-    """StateError unless what is given is what the checkpoint at `path` fixes; `explicit` as above."""
+    """StateError unless each value in `given` is the one in the file at `path`; `explicit` as in `open_or_create_meta`."""
     for name, value in given.items():
         have, option = getattr(found, name), _OPTION[name]
         if name == "stream_id" and ("" in (value, have) or same_stream(value, have)):
@@ -209,25 +209,25 @@ def check_fixed(path: str, found: CheckpointMeta, *, explicit: Collection[str], 
         if have == value or (name in _DEFAULTED and option not in explicit):
             continue
         said, now = _INDEX_KINDS.get(have, repr(have)), _INDEX_KINDS.get(value, repr(value))
-        raise StateError(f"{path} fixes {name} as {said}, but {option or 'the table'} now says {now}; {_way_out(name)}")
+        raise StateError(f"{path} fixes {name} as {said}, but {option or 'the table'} is now {now}; {_way_out(name)}")
 
 
 def _way_out(name: str) -> str:
     if name in _DEFAULTED:
         return (
-            "go back to that value, or make a checkpoint with another one from this: tagstream rescale "
+            "set that value again, or make a checkpoint with the new value from this one: tagstream rescale "
             "(docs/operations/commands.md) keeps index and offsets"
         )
     if name == "stream_id":
         return (
-            "this checkpoint is that of another source. Give the new source a checkpoint of its own; if it is the same one "
-            f"under another name, name it as before with --hoodie-conf {_OPTION[name]}"
+            "this checkpoint belongs to another source. Give the new source its own checkpoint. If it is the same source "
+            f"under another name, set the old name with --hoodie-conf {_OPTION[name]}"
         )
-    return "go back to that value, or start with a new checkpoint"
+    return "set that value again, or start with a new checkpoint"
 
 
 def meta_bytes(meta: CheckpointMeta) -> bytes:
-    """What the file holds."""
+    """The content of the file."""
     return json.dumps({"version": META_VERSION, **asdict(meta)}, indent=1).encode()
 
 
@@ -236,17 +236,17 @@ _MARK = "building.txt"
 
 
 def begin_building(checkpoint: Storage, by: str) -> None:
-    """Mark an empty folder before the first file is written; ``by`` which command, for people."""
+    """Mark an empty folder before the first file is written; ``by``: the name of the command, for people."""
     checkpoint.replace(f"{_OURS}/{_MARK}", f"{by} is making this checkpoint, or was killed while it did.\n".encode())
 
 
 def is_unfinished(checkpoint: Storage) -> bool:
-    """Whether there is only what such a command left. One that was killed in its very last step has made a checkpoint."""
+    """Whether the folder has only files of a command that was killed. After a kill in its last step it is a checkpoint."""
     return checkpoint.exists(f"{_OURS}/{_MARK}") and not checkpoint.exists(META_FILE)
 
 
 def finish_building(checkpoint: Storage, meta: CheckpointMeta) -> bool:
-    """Make it a checkpoint; False when another process has made one here."""
+    """Make the folder a checkpoint; False when another process has made one here."""
     made = create(checkpoint, META_FILE, meta_bytes(meta))
     if made:
         checkpoint.delete(f"{_OURS}/{_MARK}")
@@ -254,13 +254,13 @@ def finish_building(checkpoint: Storage, meta: CheckpointMeta) -> bool:
 
 
 def clear_unfinished(checkpoint: Storage) -> bool:
-    """Remove what a command that did not come to its end left; False when there is nothing of the kind.
+    """Remove the files of a command that was killed; False when there are none.
 
-    The caller holds the lease of the table that the command held, so it is not at work any more.
+    The caller holds the table's lease, which the command also held, so the command no longer runs.
     """
     if not is_unfinished(checkpoint):
         return False
-    for entry in checkpoint.list(_OURS):  # the mark last: a kill in here leaves it
+    for entry in checkpoint.list(_OURS):  # the mark goes last, so that it is still there after a kill in this loop
         path = f"{_OURS}/{entry.name}"
         if entry.is_dir:
             checkpoint.delete_tree(path)
@@ -273,64 +273,67 @@ def clear_unfinished(checkpoint: Storage) -> bool:
 INDEX, MANIFESTS, PROFILES = "tagstream/index", "tagstream/manifests", "tagstream/profiles"
 QUARANTINE = "tagstream/quarantine"
 TAKEOVER, BEGINS = "tagstream/takeover", "tagstream/begins.json"
-SCHEMAS, LEFT = "tagstream/schemas", "tagstream/changed_keys"
-ROOT_VERSION = 1
-_REGISTER, _ROOTS = "tagstream/root", "tagstream/roots"
+SCHEMAS, CHANGED_KEYS = "tagstream/schemas", "tagstream/changed_keys"
+QUERY_FOLDER_VERSION = 1
+_REGISTER, _QUERY_FOLDERS = "tagstream/root", "tagstream/roots"
 
 
 @dataclass(frozen=True)
-class Root:
-    """Root ``number`` of a checkpoint (0: the checkpoint itself). ``version``: of the register that names it."""
+class QueryFolder:
+    """The folder of query ``number`` (0: the checkpoint itself). ``version``: of the register that names it."""
 
     number: int
     files: Storage
     version: str | None = None
 
 
-def current_root(checkpoint: Storage) -> Root:
-    """The root of the query that the checkpoint is at; StateError when the register cannot be used."""
+def current_query_folder(checkpoint: Storage) -> QueryFolder:
+    """The folder of the checkpoint's current query; StateError when the register cannot be used."""
     register = checkpoint.read_register(_REGISTER)
     if register is None:
-        return Root(0, checkpoint)
+        return QueryFolder(0, checkpoint)
     where = checkpoint.where(_REGISTER)
     try:
         doc: dict[str, Any] = json.loads(register.data)
         version, number = doc["version"], int(doc["root"])
     except (ValueError, KeyError, TypeError) as e:
         raise StateError(f"{where} is damaged ({e!r}); restore it from a copy, or start with a new checkpoint") from e
-    if version != ROOT_VERSION:
+    if version != QUERY_FOLDER_VERSION:
         raise StateError(
-            f"{where} has version {version!r}, this program knows {ROOT_VERSION}; run the program version that wrote it"
+            f"{where} has version {version!r}, this program knows {QUERY_FOLDER_VERSION}; run the program version "
+            "that wrote it"
         )
-    return Root(number, root_at(checkpoint, number), register.version)
+    return QueryFolder(number, query_folder_at(checkpoint, number), register.version)
 
 
-def root_at(checkpoint: Storage, number: int) -> Storage:
-    """The files of a root by its number."""
-    return checkpoint.below(f"{_ROOTS}/{number}") if number else checkpoint
+def query_folder_at(checkpoint: Storage, number: int) -> Storage:
+    """The files of a query's folder by its number."""
+    return checkpoint.below(f"{_QUERY_FOLDERS}/{number}") if number else checkpoint
 
 
-def root_numbers(checkpoint: Storage) -> list[int]:
-    """The roots that the checkpoint has or had, in the order of their queries; 0 is the checkpoint itself."""
-    return [0, *sorted(int(name) for name in checkpoint.names(_ROOTS) if name.isdigit())]
+def query_folder_numbers(checkpoint: Storage) -> list[int]:
+    """The numbers of the query folders that exist or existed, in the order of their queries; 0: the checkpoint itself."""
+    return [0, *sorted(int(name) for name in checkpoint.names(_QUERY_FOLDERS) if name.isdigit())]
 
 
-def next_root(checkpoint: Storage, root: Root, why: str) -> Root:
-    """Retire the query of ``root``: a new, empty root takes its place. StateError when it is not the current one any more.
+def next_query_folder(checkpoint: Storage, query_folder: QueryFolder, why: str) -> QueryFolder:
+    """Retire the query of ``query_folder`` and return a new, empty folder. StateError when ``query_folder`` is no
+    longer the current one.
 
     ``why`` is a sentence without its full stop.
     """
-    taken = [int(name) for name in checkpoint.names(_ROOTS) if name.isdigit()]
-    number = max([root.number, *taken]) + 1  # one that a killed run had only begun is passed over
-    files = root_at(checkpoint, number)
+    taken = [int(name) for name in checkpoint.names(_QUERY_FOLDERS) if name.isdigit()]
+    number = max([query_folder.number, *taken]) + 1  # a folder that a killed run only began is skipped
+    files = query_folder_at(checkpoint, number)
     files.replace(
-        "why.txt", f"This query goes on from the one in {root.files.root}, which was retired: {why}.\n".encode()
+        "why.txt", f"This query continues the one in {query_folder.files.root}, which was retired: {why}.\n".encode()
     )
-    doc = {"version": ROOT_VERSION, "root": number, "why": why}
+    doc = {"version": QUERY_FOLDER_VERSION, "root": number, "why": why}
     try:
-        version = checkpoint.swap(_REGISTER, json.dumps(doc, indent=1).encode(), root.version)
+        version = checkpoint.swap(_REGISTER, json.dumps(doc, indent=1).encode(), query_folder.version)
     except StaleVersionError as e:
         raise StateError(
-            f"the query in {root.files.root} was retired by another process meanwhile; this one must not go on: start again"
+            f"another process has retired the query in {query_folder.files.root} meanwhile, so this one stops; start "
+            "the job again"
         ) from e
-    return Root(number, files, version)
+    return QueryFolder(number, files, version)

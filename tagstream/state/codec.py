@@ -1,4 +1,4 @@
-"""The location record: the fixed-width value kept for every key, its age, and the order of the keys.
+"""The location record: the fixed-width value of every key, its age, and the order of the keys.
 
 Bytes, little endian (format 1):
 
@@ -6,10 +6,10 @@ Bytes, little endian (format 1):
     4   i64  instant that last set the location, its digits as a number
     12  u32  minutes since 1970 of the last change, for the time to live
     16  u8   flags: 1 tombstone, 2 ordering value unknown
-    17  i64  ordering value (kind "int64"); or its bytes, to the end (kind "bytes"); nothing (kind "none")
+    17  i64  ordering value (kind "int64"); or its bytes, to the end (kinds "bytes", "tuple"); nothing (kind "none")
 
-The format number is in the store's meta entry; a store with another one is refused. A key has outlived its time
-to live when its last change is too old at the batch's pinned time. Keys are sorted bytewise, with NumPy.
+The store's meta entry has the format number. A store with another number is refused. A key has outlived its time to
+live when its last change is too old at the batch's pinned time. Keys are sorted bytewise, with NumPy.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import IntFlag
 from itertools import chain, pairwise, repeat
 from operator import is_not
 from typing import Any
@@ -30,8 +31,18 @@ from tagstream.state.tag_batch import INT64, OBJECTS
 FORMAT_VERSION = 1
 NO_LOCATION = 0xFFFFFFFF
 LOCATION_BYTES = 4  # at the beginning of each record
-TOMBSTONE = 1
-ORDERING_UNKNOWN = 2
+
+
+class StoredFlag(IntFlag):
+    """Bits of the byte of flags of a stored record."""
+
+    TOMBSTONE = 1
+    ORDERING_UNKNOWN = 2
+
+
+# Plain numbers of these: an array that meets a member of an enum becomes one of 64-bit numbers.
+TOMBSTONE = StoredFlag.TOMBSTONE.value
+ORDERING_UNKNOWN = StoredFlag.ORDERING_UNKNOWN.value
 
 _HEAD_FIELDS = [("loc", "<u4"), ("instant", "<i8"), ("minutes", "<u4"), ("flags", "u1")]
 HEAD = np.dtype(_HEAD_FIELDS)
@@ -40,7 +51,7 @@ WITH_ORDERING = np.dtype([*_HEAD_FIELDS, ("ordering", "<i8")])
 
 @dataclass(frozen=True)
 class Records:
-    """Location records as columns. `ordering`: int64, or objects of bytes, zero/empty where unknown."""
+    """Location records as columns. `ordering`: int64, or objects of bytes; zero or empty where unknown."""
 
     loc: npt.NDArray[np.uint32]
     instant: npt.NDArray[np.int64]
@@ -50,14 +61,14 @@ class Records:
 
 
 def instant_number(instant: str) -> int:
-    """An instant time as the number its digits spell (17 digits fit 63 bits)."""
+    """An instant time as a number (17 digits fit 63 bits); ValueError when it is not a string of digits."""
     if not instant.isdigit() or len(instant) > 18:
         raise ValueError(f"instant {instant!r} is not a string of at most 18 digits")
     return int(instant)
 
 
 def encode(records: Records, kind: OrderingKind) -> tuple[Iterable[bytes], bytes]:
-    """The records' values in order, and all of them as one run of bytes (for the content hash)."""
+    """The records' values in order, and all of them as one byte string (for the content hash)."""
     n = len(records.loc)
     table = np.zeros(n, WITH_ORDERING if kind == "int64" else HEAD)
     for name in ("loc", "instant", "minutes", "flags"):
@@ -68,20 +79,20 @@ def encode(records: Records, kind: OrderingKind) -> tuple[Iterable[bytes], bytes
     heads = chain.from_iterable(struct.iter_unpack(f"{table.dtype.itemsize}s", raw))
     if not has_bytes(kind):
         return heads, raw
-    # A string has no fixed width, so each value is joined on its own: 0.1 us a record.
+    # A string has no fixed width, so each value is joined separately: 0.1 us per record.
     values = [head + tail for head, tail in zip(heads, records.ordering.tolist(), strict=True)]
     lengths = np.fromiter(map(len, values), "<u4", n).tobytes()
     return values, lengths + b"".join(values)
 
 
 def decode(values: Sequence[bytes], kind: OrderingKind) -> Records:
-    """Columns of many stored values; ValueError when a value has not the format's width."""
+    """Columns of many stored values; ValueError when a value does not have the format's width."""
     n = len(values)
     if has_bytes(kind):
         width = HEAD.itemsize
         if n and min(map(len, values)) < width:
             raise ValueError(f"a location record is shorter than {width} bytes")
-        # As in `encode`: two slices a record, 0.15 us.
+        # As in `encode`: two slices per record, 0.15 us.
         raw = b"".join([v[:width] for v in values])
         ordering: npt.NDArray[Any] = np.empty(n, object)
         ordering[:] = [v[width:] for v in values]
@@ -97,7 +108,7 @@ def decode(values: Sequence[bytes], kind: OrderingKind) -> Records:
 
 
 def decode_some(values: Sequence[bytes | None], kind: OrderingKind) -> tuple[npt.NDArray[np.bool_], Records]:
-    """Which of the looked-up values are there, and the records of all, zeros where there is none."""
+    """Which of the looked-up values exist, and the records of all, with zeros for missing ones."""
     n = len(values)
     hits = list(filter(None, values))  # a record is never empty
     records = decode(hits, kind)
@@ -119,12 +130,12 @@ _MINUTE_MS = 60_000
 
 
 def minutes_of(time_ms: int) -> int:
-    """Whole minutes since 1970, as kept in the location record (32 bits reach the year 10136)."""
+    """Whole minutes since 1970, as in the location record, from milliseconds (32 bits reach the year 10136)."""
     return time_ms // _MINUTE_MS
 
 
 def expired(minutes: npt.NDArray[np.uint32], now_ms: int, ttl_ms: int) -> npt.NDArray[np.bool_]:
-    """Which records have outlived `ttl_ms` at `now_ms`; none when `ttl_ms` is 0."""
+    """Which records are older than `ttl_ms` at `now_ms`; none when `ttl_ms` is 0."""
     if ttl_ms <= 0:
         return np.zeros(len(minutes), np.bool_)
     limit = minutes_of(now_ms - ttl_ms)
@@ -137,8 +148,8 @@ _MAX_WORDS = 16
 def sort_keys(skeys: OBJECTS) -> tuple[INT64, npt.NDArray[np.bool_]]:
     """(order, first): positions in bytewise key order, and for each whether it begins a new key.
 
-    Keys are compared as big-endian words: a padded key equals a longer one only where that one has NULs, and then the
-    shorter is smaller, so the length as last criterion gives exactly the bytewise order. Words that are the same in
+    Keys are compared as big-endian words. A padded key equals a longer one only where the longer one has NULs, and then
+    the shorter is smaller. So the length as last criterion gives exactly the bytewise order. Words that are the same in
     all keys are left out. Equal keys keep the batch's order.
     """
     n = len(skeys)
@@ -168,7 +179,7 @@ def sort_keys(skeys: OBJECTS) -> tuple[INT64, npt.NDArray[np.bool_]]:
 
 
 def _sort_long(keys: list[bytes]) -> tuple[INT64, npt.NDArray[np.bool_]]:
-    """Very long keys: Python's own sort, 0.5 us a key, is cheaper than many words each."""
+    """Very long keys: Python's sort, 0.5 us per key, is cheaper than many words per key."""
     order = sorted(range(len(keys)), key=keys.__getitem__)
     first = [True, *(keys[a] != keys[b] for a, b in pairwise(order))]
     return np.array(order, np.int64), np.array(first, np.bool_)

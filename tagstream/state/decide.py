@@ -1,10 +1,11 @@
 """Which record of a key wins, and what it does to the key: insert, update, delete, move, or nothing.
 
-All in columns; "winner" is the record of a key that is in force after the batch if nothing newer is in the state.
+All data is in columns. The "winner" of a key is the record that is in force after the batch, unless the state has a
+newer one.
 
-A record may lack values of its row. A value that was not sent is the one before: of the record of the same key
-that was in force before, else of the row in the table. After a change of key it is in the row of the old key,
-which is in another key group.
+A record may lack values of its row. A missing value is taken from the record of the same key that was in force
+before, or else from the row in the table. After a change of key it is in the row of the old key, which is in another
+key group.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ BOOLS = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Known:
-    """What the store says of each distinct key, in key order.
+    """What the store has of each distinct key, in key order.
 
-    `stored`: the store has a record of the key; `found`: and it has not outlived its time. Zeros where not stored.
+    `stored`: the store has a record of the key. `found`: it also has not outlived its time. Zeros where not stored.
     """
 
     stored: BOOLS
@@ -47,7 +48,7 @@ class Known:
 
 @dataclass(frozen=True)
 class Keys:
-    """The distinct keys of a batch: `rows` are all row numbers in key order, key i's begin at `starts[i]`."""
+    """The distinct keys of a batch: `rows` has all row numbers in key order; those of key i begin at `starts[i]`."""
 
     rows: INT64
     starts: INT64
@@ -58,7 +59,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class Winners:
-    """Per distinct key, in key order: the winning row, its ordering (one without takes the greatest known)."""
+    """Per distinct key, in key order: the winning row and its ordering (a row without one takes the greatest known)."""
 
     row: INT64
     ordering: npt.NDArray[Any]
@@ -68,7 +69,7 @@ class Winners:
 
 @dataclass(frozen=True)
 class Decision:
-    """Per distinct key: masks of what happens. `kept` are live after, `buried` leave a tombstone; late ones neither."""
+    """Per distinct key: masks of what happens. `kept`: live afterwards; `buried`: a tombstone afterwards; late: neither."""
 
     late: BOOLS
     kept: BOOLS
@@ -93,9 +94,9 @@ def choose_winners(batch: TagBatch, keys: Keys, known: Known) -> Winners:
     no_ordering = (batch.flags & FLAG_NO_ORDERING) != 0
     crowded = sizes > 1
     if batch.ordering is not None:
-        crowded |= no_ordering[winner]  # its ordering is the state's
+        crowded |= no_ordering[winner]  # its ordering value is that of the state
     if crowded.any():
-        # Only keys with several records, or with one that has no ordering value, need comparing.
+        # Only keys with several records, or with one without ordering value, are compared.
         group = np.repeat(np.arange(len(keys)), sizes)
         members = crowded[group]
         rows, group = keys.rows[members], group[members]
@@ -110,7 +111,7 @@ def choose_winners(batch: TagBatch, keys: Keys, known: Known) -> Winners:
         late = np.zeros(len(keys), np.bool_)
         both = np.flatnonzero(known.has_ordering & has)
         late[both] = (ordering[both] < known.records.ordering[both]).astype(np.bool_)
-        # Without one: a delete, or an upsert that comes without (a snapshot's row), of a key nothing is known of.
+        # A winner without ordering value is a delete or an upsert (a snapshot's row) of a key of which nothing is known.
     return Winners(winner, ordering, has, late)
 
 
@@ -129,7 +130,7 @@ def _empty(ordering: npt.NDArray[Any]) -> Any:
 
 
 def _compare(batch: TagBatch, rows: INT64, group: INT64, known: Known) -> tuple[INT64, INT64, npt.NDArray[Any], BOOLS]:
-    """(group, winning row, its ordering, known?) of the groups given: the last of the greatest."""
+    """(group, winning row, its ordering, known?) of the given groups: the last row with the greatest ordering."""
     if batch.ordering is None:
         rows, group = in_stream_order(batch, rows, group)
         ordering, has = _ordering_of(batch, rows)
@@ -137,7 +138,7 @@ def _compare(batch: TagBatch, rows: INT64, group: INT64, known: Known) -> tuple[
         last = np.append(start[1:], len(rows)) - 1
         return groups, rows[last], ordering[last], has[last]
     ranked = _rank(batch, rows, group, known)
-    # The last of the greatest in each group: the maximum of (effective, place in the stream).
+    # The last of the greatest in each group: the maximum of (effective, position in the stream).
     best = np.lexsort((np.arange(len(rows)), ranked.effective, ranked.place))
     last = best[np.append(ranked.start[1:], len(rows)) - 1]
     best_rank = ranked.effective[last]
@@ -148,7 +149,7 @@ def _compare(batch: TagBatch, rows: INT64, group: INT64, known: Known) -> tuple[
 
 
 def in_force(batch: TagBatch, rows: INT64, group: INT64, known: Known) -> tuple[INT64, INT64]:
-    """(rows, their keys) in the order in which they come into force, key by key; without those older than the state."""
+    """(rows, their keys), key by key, in the order in which they come into force. Rows older than the state are left out."""
     if batch.ordering is None:
         return in_stream_order(batch, rows, group)
     ranked = _rank(batch, rows, group, known)
@@ -170,8 +171,8 @@ def in_stream_order(batch: TagBatch, rows: INT64, group: INT64) -> tuple[INT64, 
 
 @dataclass(frozen=True)
 class _Ranked:
-    """Rows in stream order within their key, key by key. `groups`: the keys, each begins at `start`; `place`: of each row
-    the number of its key in `groups`. `effective`: the rank of each row's ordering value in `values`, `state`: each key's.
+    """Rows in stream order, key by key. `groups`: the keys; the rows of each begin at `start`. `place`: for each row the
+    index of its key in `groups`. `effective`: the rank of each row's ordering value in `values`; `state`: that of each key.
     """
 
     rows: INT64
@@ -184,9 +185,9 @@ class _Ranked:
 
 
 def _rank(batch: TagBatch, rows: INT64, group: INT64, known: Known) -> _Ranked:
-    """Records with the ranks of their ordering values; -1 stands for "less than any value".
+    """Records with the ranks of their ordering values; -1 is less than any value.
 
-    One without ordering value takes the greatest of the state's and of all before it.
+    A record without ordering value takes the greatest one of the state and of all records before it.
     """
     rows, group = in_stream_order(batch, rows, group)
     groups, start = np.unique(group, return_index=True)
@@ -196,14 +197,14 @@ def _rank(batch: TagBatch, rows: INT64, group: INT64, known: Known) -> _Ranked:
     rank = np.where(has, ranks[: len(rows)], -1)
     state_rank = np.where(state_has, ranks[len(rows) :], -1)
     place = np.repeat(np.arange(len(groups)), np.diff(start, append=len(rows)))
-    # A running maximum that starts anew in each group: each group's ranks are lifted above all of the group before.
+    # A running maximum that starts again in each group: the ranks of each group are above all of the group before.
     lift = place * np.int64(len(values) + 1)
     greatest = np.maximum.accumulate(np.maximum(rank, state_rank[place]) + lift) - lift
     return _Ranked(rows, groups, start, place, np.where(has, rank, greatest), state_rank, values)
 
 
 def decide(batch: TagBatch, winners: Winners, known: Known, same_partition: BOOLS) -> Decision:
-    """What each winner does. `same_partition`: the winner's partition is the one the live record is in."""
+    """What each winner does. `same_partition`: the winner's partition is that of the live record."""
     delete = (batch.flags[winners.row] & FLAG_DELETE) != 0
     timely = ~winners.late
     kept = timely & ~delete
@@ -220,9 +221,9 @@ def decide(batch: TagBatch, winners: Winners, known: Known, same_partition: BOOL
 
 
 def check_batch(batch: TagBatch) -> None:
-    """ValueError for records that the decoder should never have let through."""
+    """ValueError for records that the decoder should have refused."""
     if batch.ordering is not None and batch.ordering.dtype not in (np.dtype(np.int64), np.dtype(object)):
-        raise ValueError(f"ordering values come as {batch.ordering.dtype}; a null among them has made them lose digits")
+        raise ValueError(f"ordering values are {batch.ordering.dtype}; a null among them has cost them digits")
     upsert = (batch.flags & FLAG_DELETE) == 0
     if batch.partial is None and (upsert & ((batch.flags & FLAG_NO_PARTITION) != 0)).any():
         raise ValueError("an upsert has no partition path")
@@ -233,18 +234,20 @@ OWN, NEEDS_NONE, LOST = -1, -2, -3
 
 @dataclass(frozen=True)
 class Walk:
-    """Per record: the row that has each column's value (-1: the held row), and where that is (`Completion.held`)."""
+    """Per record: the row that has each column's value (-1: the stored row), and the stored row
+    (`Completion.stored_row`).
+    """
 
     rows: INT64
     donor: npt.NDArray[np.int64]
-    held: INT64
+    stored_row: INT64
 
 
 @dataclass(frozen=True)
 class Chains:
-    """Of each row of a batch the one of its key that was in force before it: OWN for the table's row, LOST for none.
+    """For each row of a batch, the row of its key that was in force before it: OWN for the table's row, LOST for none.
 
-    `last`: of some keys, by their number, the rows in force in their order.
+    `rows_of`: number of a key -> its rows in force, in their order; only of some keys.
     """
 
     before: INT64
@@ -267,39 +270,39 @@ def chains(batch: TagBatch, keys: Keys, known: Known, wanted: npt.NDArray[np.boo
 
 
 def walk(batch: TagBatch, start: INT64, before: INT64) -> Walk:
-    """Go back from each row of `start` until all of its columns are found, or to the row that is held."""
+    """Go back from each row of `start` until each of its columns has a value, or until the stored row is reached."""
     assert batch.absent is not None
     missing = batch.absent[start]
     donor = np.where(missing, -1, start[:, None])
-    held = np.full(len(start), NEEDS_NONE, np.int64)
+    stored_row = np.full(len(start), NEEDS_NONE, np.int64)
     deleted = (batch.flags & FLAG_DELETE) != 0
-    elsewhere = batch.elsewhere if batch.elsewhere is not None else np.zeros(len(batch), np.bool_)
+    in_other_row = batch.in_other_row if batch.in_other_row is not None else np.zeros(len(batch), np.bool_)
     at, left = start.copy(), np.flatnonzero(missing.any(axis=1))
-    while len(left):  # as many steps as a key has records in the batch, not as there are records
-        other = elsewhere[at[left]]
-        held[left[other]] = at[left[other]]
+    while len(left):  # the number of steps is that of the records of one key, not of the batch
+        other = in_other_row[at[left]]
+        stored_row[left[other]] = at[left[other]]
         left = left[~other]
         back = before[at[left]]
-        held[left[back < 0]] = back[back < 0]
+        stored_row[left[back < 0]] = back[back < 0]
         left, back = left[back >= 0], back[back >= 0]
         at[left] = back
-        held[left[deleted[back]]] = LOST
+        stored_row[left[deleted[back]]] = LOST
         left = left[~deleted[back]]
         gives = missing[left] & ~batch.absent[at[left]]
         donor[left] = np.where(gives, at[left][:, None], donor[left])
         missing[left] &= ~gives
         left = left[missing[left].any(axis=1)]
-    return Walk(start, donor, held)
+    return Walk(start, donor, stored_row)
 
 
 def of_new_rows(batch: TagBatch, walked: Walk) -> Walk:
-    """With partial records: a row that nothing holds takes from its own record what is left, unless it needs a value."""
+    """With partial records: where no row has the missing values, the row takes its own, unless it needs one of them."""
     if batch.partial is None:
         return walked
     left = walked.donor < 0
-    new = (walked.held == LOST) & ~(left & batch.partial.needed).any(axis=1)
+    new = (walked.stored_row == LOST) & ~(left & batch.partial.needed).any(axis=1)
     donor = np.where(new[:, None] & left, walked.rows[:, None], walked.donor)
-    return Walk(walked.rows, donor, np.where(new, NEEDS_NONE, walked.held))
+    return Walk(walked.rows, donor, np.where(new, NEEDS_NONE, walked.stored_row))
 
 
 def lacking(batch: TagBatch, winners: Winners) -> npt.NDArray[np.bool_]:
@@ -312,18 +315,18 @@ def lacking(batch: TagBatch, winners: Winners) -> npt.NDArray[np.bool_]:
 
 
 def image_row(batch: TagBatch, rows: INT64, wanted: ImageWanted) -> int:
-    """The row of a key that was in force before the event that took it away; -1: the table's, LOST: none of these."""
+    """The row of a key that was in force before the event that removed it; -1: the table's row, LOST: none of these."""
     deleted = (batch.flags[rows] & FLAG_DELETE) != 0
     event = -1 if wanted.at is None else _number_at(batch, rows, wanted.at)
     if event >= 0:
         at = event - 1
-        while at >= 0 and deleted[at]:  # the same event, which came twice
+        while at >= 0 and deleted[at]:  # the same event, received twice
             at -= 1
     elif batch.ordering is not None and wanted.before is not None:
         ordered = (batch.flags[rows] & FLAG_NO_ORDERING) == 0
         later = (i for i, row in enumerate(rows.tolist()) if ordered[i] and not batch.ordering[row] < wanted.before)
         at = next(later, len(rows)) - 1
-        # The event itself may say no order, and come twice: it is then among those before the first that is later.
+        # The event itself may have no ordering value, and be received twice: it is before the first later record.
         while at >= 0 and deleted[at] and not ordered[at]:
             at -= 1
     else:
@@ -335,6 +338,6 @@ def image_row(batch: TagBatch, rows: INT64, wanted: ImageWanted) -> int:
 
 
 def _number_at(batch: TagBatch, rows: INT64, position: tuple[int, int]) -> int:
-    """Which of the rows came from this position; -1 for none."""
+    """The index of the row that came from this position; -1 for none."""
     found = (batch.pos_hi[rows] == position[0]) & (batch.pos_lo[rows] == position[1])
     return int(np.argmax(found)) if found.any() else -1

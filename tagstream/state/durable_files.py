@@ -1,15 +1,16 @@
-"""Durable files of the index: written whole or not at all, never changed, named by a pointer, checked when read.
+"""Durable files of the index: visible only when whole, never changed, named by a pointer, checked when read.
 
-The pointer is the value that Spark's group state holds for a key group. It names the group's durable files:
+The pointer is the value in Spark's group state for a key group. It names the group's durable files:
 
     {"v":1,"g":generation,"e":epoch,"s":snapshot | null,"d":[delta, ...]}
+    generation, epoch: the number of the index load, and of the catch-up after it
     snapshot = [batch, chain, file, bytes, crc32]      chain: that of the newest delta in the snapshot
     delta    = [batch, chain, file, bytes, crc32]      chain: hash of its content and of the chain before it
 
-A local store is usable for a pointer exactly when its own chain is one the pointer names.
+A local store can be used for a pointer exactly when the pointer names the store's chain.
 
-Sealed files are small JSON files with a version and a CRC-32 of their own: the markers that complete a bootstrap
-or a catch-up.
+Sealed files are small JSON files with a version and their own CRC-32: the markers that complete an index load or a
+catch-up.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ ROOT_CHAIN = ""
 
 @dataclass(frozen=True)
 class FileRef:
-    """A durable file: the batch that wrote it, the chain a store stands at once it is applied, size and CRC-32."""
+    """A durable file: the batch that wrote it, the chain of a store with this file applied, size in bytes and CRC-32."""
 
     batch: int
     chain: str
@@ -41,10 +42,10 @@ class FileRef:
 
 @dataclass(frozen=True)
 class Pointer:
-    """Where a key group's committed state is."""
+    """The committed state of a key group: numbers of its index load and catch-up, its snapshot, the deltas after that."""
 
-    generation: int = 0
-    epoch: int = 0
+    index_load: int = 0
+    catch_up: int = 0
     snapshot: FileRef | None = None
     deltas: tuple[FileRef, ...] = ()
 
@@ -59,7 +60,7 @@ class Pointer:
         return self.deltas[-1].chain if self.deltas else self.base_chain
 
     def after(self, chain: str) -> tuple[FileRef, ...] | None:
-        """The deltas a store at `chain` still lacks; None when it is of another lineage or ahead."""
+        """The deltas that a store at `chain` still lacks; None when the store is ahead or of another history."""
         if chain == self.base_chain:
             return self.deltas
         for i, delta in enumerate(self.deltas):
@@ -71,15 +72,15 @@ class Pointer:
         """The pointer as JSON's types."""
         return {
             "v": POINTER_VERSION,
-            "g": self.generation,
-            "e": self.epoch,
+            "g": self.index_load,
+            "e": self.catch_up,
             "s": ref_list(self.snapshot),
             "d": [ref_list(d) for d in self.deltas],
         }
 
     @classmethod
     def from_doc(cls, doc: dict[str, Any]) -> Pointer:
-        """The pointer of `to_doc`'s form; ValueError, KeyError or TypeError for something else."""
+        """The pointer in the form of `to_doc`; ValueError, KeyError or TypeError for something else."""
         if doc["v"] != POINTER_VERSION:
             raise ValueError(f"pointer version {doc['v']!r}, this program knows {POINTER_VERSION}")
         deltas = tuple(FileRef(*d) for d in doc["d"])
@@ -98,7 +99,9 @@ class Pointer:
             if version == POINTER_VERSION:
                 return cls.from_doc(doc)
         except (ValueError, KeyError, TypeError, AttributeError) as e:
-            raise StateError(f"state of key group {label} is not a pointer ({e!r}); the checkpoint is damaged") from e
+            raise StateError(
+                f"state of key group {label} is not a pointer ({e!r}); the checkpoint is damaged, restore it from a copy"
+            ) from e
         raise StateError(
             f"state of key group {label} has pointer version {version!r}, this program knows {POINTER_VERSION}; "
             "run the program version that wrote the checkpoint"
@@ -122,7 +125,7 @@ def sealed(doc: Mapping[str, Any], version: int) -> bytes:
 
 
 def unsealed(data: bytes, version: int, where: str) -> tuple[dict[str, Any], int]:
-    """(content, CRC-32 of the whole) of what `sealed` made; `where` it lies is for the errors' texts."""
+    """(content, CRC-32 of the whole) of the data that `sealed` made; `where`: the path, for the errors' texts."""
     crc, _, body = data.partition(b" ")
     if crc != b"%08x" % zlib.crc32(body):
         raise damaged(where, "its checksum does not match")
@@ -136,24 +139,24 @@ def unsealed(data: bytes, version: int, where: str) -> tuple[dict[str, Any], int
 
 
 def damaged(where: str, why: str) -> IndexDamagedError:
-    """The error for a file that is there and cannot be used."""
+    """The error for a file that exists and cannot be used."""
     return IndexDamagedError(
-        f"{where} cannot be used ({why}); put it back from a copy of the checkpoint, or let the index be loaded from the "
-        "table again under a new generation"
+        f"{where} cannot be used ({why}); restore the file from a copy of the checkpoint, or start the job, which loads the "
+        "index from the table again"
     )
 
 
-_OLD_TEMP_PREFIX = ".tmp-"  # of scratch files that program versions before this one left when they were killed
+_OLD_TEMP_PREFIX = ".tmp-"  # of scratch files that killed processes of earlier program versions left
 
 
 def batch_of(name: str) -> int | None:
-    """The batch id in a durable file's name, or in that of an old scratch file; None for a name of another kind."""
+    """The batch id in the name of a durable file or an old scratch file; None for another name."""
     head = name.removeprefix(_OLD_TEMP_PREFIX).split("-", 1)[0]
     return int(head) if head.isdigit() else None
 
 
 def read_sealed(storage: Storage, rel: str, version: int) -> tuple[dict[str, Any], int] | None:
-    """(content, CRC-32 of the file) of a file that `state.sealed.sealed` made; None when there is none."""
+    """(content, CRC-32 of the file) of a file that `sealed` made; None when the file is missing."""
     try:
         data = storage.read(rel)
     except FileNotFoundError:
@@ -162,7 +165,10 @@ def read_sealed(storage: Storage, rel: str, version: int) -> tuple[dict[str, Any
 
 
 def read_checked(storage: Storage, rel: str, size: int, crc: int, label: int, what: str) -> bytes:
-    """Bytes of a durable file; IndexDamagedError when it is missing or not what its reference says."""
+    """Bytes of a durable file; IndexDamagedError when it is missing or differs from its reference.
+
+    `rel`: the path in `storage`. `size` in bytes, `crc`: CRC-32. `label` (key group) and `what` are for the error's text.
+    """
     try:
         data = storage.read(rel)
     except FileNotFoundError as e:
@@ -177,7 +183,7 @@ def read_checked(storage: Storage, rel: str, size: int, crc: int, label: int, wh
 
 
 def fetch_checked(storage: Storage, rel: str, local: str, size: int, crc: int, label: int, what: str) -> None:
-    """Copy a durable file to a local path; IndexDamagedError as `read_checked`, StateError when the copy is not whole."""
+    """Copy a durable file to a local path. IndexDamagedError as in `read_checked`, StateError when the copy is not whole."""
     try:
         storage.fetch(rel, local)
     except FileNotFoundError as e:
@@ -185,12 +191,12 @@ def fetch_checked(storage: Storage, rel: str, local: str, size: int, crc: int, l
     if crc_of(local) != (size, crc):
         read_checked(storage, rel, size, crc, label, what)
         raise StateError(
-            f"key group {label}: {storage.where(rel)} cannot be copied whole to {local}; is the local disk full?"
+            f"key group {label}: {storage.where(rel)} cannot be copied whole to {local}; check the space on the local disk"
         )
 
 
 def _text(where: str, label: int, what: str, problem: str) -> str:
     return (
-        f"{what} of key group {label} {problem}: {where}; put the file back from a copy of the checkpoint, or let the "
-        "index be loaded from the table again under a new generation"
+        f"{what} of key group {label} {problem}: {where}; restore the file from a copy of the checkpoint, or start the "
+        "job, which loads the index from the table again"
     )

@@ -1,14 +1,14 @@
-"""Deletes that a batch implies: of rows that another writer has added again, and of all rows before a TRUNCATE.
+"""Deletes that a batch implies: of rows that another writer has inserted again, and of all rows before a TRUNCATE.
 
-Another writer may have put rows of a key into the table again. A new row of the key takes the place of all of
-them, and a delete deletes all, whatever their ordering values are: the index decides by the ordering value of the
-row it knows.
+Another writer may have inserted rows of an existing key into the table. A new row of the key replaces all of them, and
+a delete deletes all of them, whatever their ordering values are: the index decides by the ordering value of the one
+row that it knows.
 
-When a table was emptied at its source, every row with an older ordering value is deleted. Every key group gets
-the event. Each reads its own store and adds a delete for each of its live keys that is older (memory: the keys of
-one group). These deletes are then decided like all others. An older row that comes later, out of another
-partition of the topic, must not stay either: the group keeps the event's ordering value under a key that no
-record has, as a tombstone, and each record that is older gets a delete as well.
+A TRUNCATE of the source table deletes every row with an older ordering value. Every key group gets the event. Each
+group reads its own store and adds a delete for each of its older live keys (memory: the keys of one group). These
+deletes are then decided like all others. An older row may come later from another partition of the topic, and must
+not stay either. So the group keeps the event's ordering value in a tombstone under a key that no record has. Each
+record that is older than this value gets a delete too.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tagstream.state.codec import ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.decide import Decision
 from tagstream.state.layout import StateLayout
 from tagstream.state.rocks_store import RocksStore
-from tagstream.state.store_entries import Place, StoreMeta, copies_entry, copies_of, places_of, records_of
+from tagstream.state.store_entries import Location, StoreMeta, copies_entry, copies_of, places_of, records_of
 from tagstream.state.tag_batch import (
     FLAG_DELETE,
     FLAG_NO_ORDERING,
@@ -41,10 +41,10 @@ from tagstream.state.tag_batch import (
 
 @dataclass(frozen=True)
 class Copies:
-    """`skeys` and `places`: rows to delete; `entries`: of the keys that have no other place any more, `keys` of them."""
+    """`skeys` and `places`: rows to delete; `entries`: of keys without other locations now; `keys`: their number."""
 
     skeys: list[bytes]
-    places: list[Place]
+    places: list[Location]
     entries: list[tuple[bytes, bytes]]
     keys: int
 
@@ -53,7 +53,7 @@ class Copies:
         return replace(meta, copies=meta.copies - self.keys) if self.keys else meta
 
     def deleted_too(self, result: TagResult) -> TagResult:
-        """The result with a delete, which needs no ordering value, for each of the rows."""
+        """The result with a delete for each of these rows. These deletes need no ordering value."""
         n = len(self.places)
         if not n:
             return result
@@ -79,16 +79,16 @@ def find_copies(
     codes: npt.NDArray[np.uint32],
     new: INT64,
 ) -> Copies:
-    """Other places of the keys that the batch writes or deletes, but for those that it writes them to.
+    """Other locations of the keys that the batch writes or deletes, except those that the batch writes them to.
 
-    `codes`: of the places that `new` counts; -1 in that: the key has none any more.
+    `codes`: location codes, into which `new` points, by key; -1 in `new`: the key has no location left.
     """
     if not meta.copies:
         return Copies([], [], [], 0)
     touched = np.flatnonzero(decision.kept | decision.buried)
     others = copies_of([names[i] for i in touched.tolist()], store.get)
     skeys, wanted, entries = list[bytes](), list[int](), list[tuple[bytes, bytes]]()
-    # A row loop: over keys that no sound table has.
+    # A row loop, over keys that no sound table has.
     for i, found in zip(touched.tolist(), others, strict=True):
         if not found:
             continue
@@ -109,27 +109,29 @@ def _keys_or_texts(values: list[bytes] | list[str]) -> OBJECTS:
     return out
 
 
-def emptied_key(layout: StateLayout) -> bytes:
+def truncate_key(layout: StateLayout) -> bytes:
     """The state key of the empty record key, which no record can have."""
     return GLOBAL_KEY if layout.global_index else PARTITIONED_KEY + b"\x00"
 
 
-def emptied_record(store: RocksStore, layout: StateLayout) -> Records | None:
-    """The entry of the newest emptying that a key group knows of; None for none."""
-    found, records = codec.decode_some(store.get([emptied_key(layout)]), layout.ordering)
+def truncate_record(store: RocksStore, layout: StateLayout) -> Records | None:
+    """The entry of the newest TRUNCATE that a key group has seen; None for none."""
+    found, records = codec.decode_some(store.get([truncate_key(layout)]), layout.ordering)
     return records if found[0] else None
 
 
 def with_deletes(batch: TagBatch, store: RocksStore, layout: StateLayout) -> tuple[TagBatch, int]:
-    """The batch with the deletes that an emptying of now or of before brings, behind its own records; and how many of them
-    are of no row: that which keeps the ordering value.
+    """The batch with the deletes of its own or an earlier TRUNCATE after its own records. Also how many of these deletes
+    have no row: only the one that keeps the ordering value.
     """
     if layout.ordering == "none":
         return batch, 0
-    told = batch.emptied[0] if batch.emptied is not None else None
+    truncated_at = batch.truncates[0] if batch.truncates is not None else None
     kept = _kept(store, layout)
-    newer = told is not None and (kept is None or told >= kept)  # the same again: rows may have come back since
-    at = told if newer else kept
+    newer = truncated_at is not None and (
+        kept is None or truncated_at >= kept
+    )  # also for the same event: rows may be back since then
+    at = truncated_at if newer else kept
     if at is None:
         return batch, 0
     assert batch.ordering is not None, "a batch whose layout has an order"
@@ -143,19 +145,19 @@ def with_deletes(batch: TagBatch, store: RocksStore, layout: StateLayout) -> tup
             unordered = (records.flags & ORDERING_UNKNOWN) != 0
             older = alive & (unordered | (records.ordering < at).astype(np.bool_))
             names.update(keys[i] for i in np.flatnonzero(older).tolist())
-        names.add(emptied_key(layout))
+        names.add(truncate_key(layout))
     return (_appended(batch, sorted(names), at), int(newer)) if names else (batch, 0)
 
 
 def _kept(store: RocksStore, layout: StateLayout) -> Any:
-    """Ordering value of the newest emptying that this group knows of; None for none."""
-    record = emptied_record(store, layout)
+    """Ordering value of the newest TRUNCATE that this group has seen; None for none."""
+    record = truncate_record(store, layout)
     return record.ordering[0] if record is not None else None
 
 
 def _appended(batch: TagBatch, names: list[bytes], at: Any) -> TagBatch:
     count = len(names)
-    source, high, low = batch.emptied[1:] if batch.emptied is not None else (None, -1, -1)
+    source, high, low = batch.truncates[1:] if batch.truncates is not None else (None, -1, -1)
     ordering = np.full(count, at, np.int64) if batch.ordering is not None and batch.ordering.dtype != object else None
     return replace(
         batch,
@@ -169,7 +171,9 @@ def _appended(batch: TagBatch, names: list[bytes], at: Any) -> TagBatch:
         absent=None
         if batch.absent is None
         else np.concatenate([batch.absent, np.zeros((count, batch.absent.shape[1]), np.bool_)]),
-        elsewhere=None if batch.elsewhere is None else np.concatenate([batch.elsewhere, np.zeros(count, np.bool_)]),
+        in_other_row=None
+        if batch.in_other_row is None
+        else np.concatenate([batch.in_other_row, np.zeros(count, np.bool_)]),
     )
 
 

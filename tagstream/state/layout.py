@@ -1,8 +1,7 @@
 """The layout of a stream's index: its folders, its fixed choices, the key group of each key.
 
-The layout is fixed in the checkpoint and sent to every task. A key's group is the CRC-32 of the key modulo the
-number of groups. Each group has a label, an int; the labels spread the groups evenly over Spark's state
-partitions.
+The layout is fixed in the checkpoint, and every task gets it. A key's group is the CRC-32 of the key modulo the number
+of groups. Each group has a label, an int. The labels spread the groups evenly over Spark's state partitions.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ OrderingKind = Literal["none", "int64", "bytes", "tuple"]
 
 
 def has_bytes(kind: OrderingKind) -> bool:
-    """Whether ordering values are kept as bytes."""
+    """Whether ordering values are stored as bytes."""
     return kind in ("bytes", "tuple")
 
 
@@ -31,13 +30,13 @@ def has_bytes(kind: OrderingKind) -> bool:
 class StateLayout:
     """Folders and fixed choices of one stream's index.
 
-    `durable` is the checkpoint's index folder, whatever store that is on; `local_dir` this host's cache folder, a path. What
-    lies between `local_root` (the folder above by default) and it is this project's, too, and made for this user alone.
-    `ordering`: how ordering values are kept ("int64" order-preserving, "bytes" for strings, "tuple" for several fields:
-    bytes, `state.ordering`; "none" = position only).
-    `ttl_ms`: how long a key is kept without a record, `tombstone_ttl_ms`: a deleted one after its delete; 0: forever.
-    `snapshot_every`: deltas in a pointer before a snapshot replaces them.
-    `lock_wait_s`: how long a locked local store is waited for before a fresh folder is used instead.
+    `durable`: the checkpoint's index folder, on any storage. `local_dir`: path of this host's cache folder. The folders
+    from `local_root` (by default the parent folder) down to it also belong to this project, and are made for this user
+    alone. `ordering`: how ordering values are stored: "int64" order-preserving, "bytes" for strings, "tuple" for several
+    fields as bytes (`state.ordering`), "none" for the position only.
+    `ttl_ms`: how long a key is kept after its last record; `tombstone_ttl_ms`: how long a deleted key is kept after its
+    delete, both in milliseconds; 0: forever. `snapshot_every`: number of deltas in a pointer before a snapshot replaces
+    them. `lock_wait_s`: how many seconds to wait for a locked local store before another folder is used.
     """
 
     durable: Storage
@@ -52,7 +51,7 @@ class StateLayout:
 
     @property
     def forgets(self) -> bool:
-        """Whether keys leave the index by their age."""
+        """Whether keys are removed from the index by their age."""
         return self.ttl_ms > 0 or self.tombstone_ttl_ms > 0
 
     def deltas_dir(self, label: int) -> str:
@@ -63,13 +62,13 @@ class StateLayout:
         """Folder of a key group's snapshot manifests and the SST files they name, in `durable`."""
         return f"snapshots/{label}"
 
-    def generation_dir(self, generation: int) -> str:
-        """Folder where a bootstrap leaves one start file per key group, in `durable`."""
-        return f"gen-{generation}"
+    def index_load_dir(self, index_load: int) -> str:
+        """Folder where an index load writes one start file per key group, in `durable`."""
+        return f"gen-{index_load}"
 
-    def epoch_dir(self, generation: int, epoch: int) -> str:
-        """Folder where a catch-up of a generation leaves one file per key group it changes, in `durable`."""
-        return f"{self.generation_dir(generation)}/epoch-{epoch}"
+    def catch_up_dir(self, index_load: int, catch_up: int) -> str:
+        """Folder where a catch-up of an index load writes one file per key group that it changes, in `durable`."""
+        return f"{self.index_load_dir(index_load)}/epoch-{catch_up}"
 
     def group_dir(self, label: int) -> str:
         """Local folder of a key group's store."""
@@ -81,7 +80,7 @@ _SPARK_HASH_SEED = 42
 
 
 def key_group(record_key: bytes, groups: int) -> int:
-    """Index of the key group of a UTF-8 record key: CRC-32 modulo the number of groups, as `pmod(crc32(k), G)`."""
+    """Index of the key group of a UTF-8 record key: CRC-32 modulo `groups`, in Spark `pmod(crc32(k), groups)`."""
     return zlib.crc32(record_key) % groups
 
 
@@ -92,10 +91,10 @@ def key_groups(record_keys: Sequence[bytes], groups: int) -> npt.NDArray[np.int3
 
 
 def state_key_groups(skeys: Sequence[bytes | None], groups: int) -> npt.NDArray[np.int32]:
-    """`key_group` of the keys that state keys stand for, which is what follows their first byte; 0 for None.
+    """`key_group` of the keys in state keys (everything after their first byte); 0 for None.
 
-    The sum is taken of the whole state key, which needs no copy of it, and the first byte's part in it taken out: a
-    CRC is linear, so that part depends on the byte and on the length only.
+    The CRC covers the whole state key, so that the key is not copied. Then the part of the first byte is removed
+    from it: a CRC is linear, so that part depends only on the byte and on the length.
     """
     whole = [b"" if key is None else key for key in skeys]
     sums = np.fromiter(map(zlib.crc32, whole), np.uint32, len(whole))
@@ -119,7 +118,7 @@ def _rotl(x: int, r: int) -> int:
 def spark_hash_int(value: int, seed: int = _SPARK_HASH_SEED) -> int:
     """Spark's `hash(int)`: Murmur3 x86_32 of the four bytes, as a signed 32-bit number.
 
-    Source: org.apache.spark.unsafe.hash.Murmur3_x86_32.hashInt; Spark partitions rows by pmod of it.
+    Source: org.apache.spark.unsafe.hash.Murmur3_x86_32.hashInt. Spark partitions rows by pmod of it.
     """
     k = (value & _MASK) * 0xCC9E2D51 & _MASK
     k = _rotl(k, 15) * 0x1B873593 & _MASK
@@ -135,14 +134,14 @@ def spark_hash_int(value: int, seed: int = _SPARK_HASH_SEED) -> int:
 
 
 def shuffle_partition(label: int, partitions: int) -> int:
-    """Which of Spark's shuffle partitions gets the rows of an int label."""
+    """The shuffle partition to which Spark sends the rows of an int label."""
     return spark_hash_int(label) % partitions
 
 
 def balanced_labels(groups: int, partitions: int) -> tuple[int, ...]:
-    """`groups` int labels, ascending, of which every shuffle partition gets the same number (give or take one).
+    """`groups` int labels, ascending, so spread that every shuffle partition gets the same number (plus or minus one).
 
-    Labels 0..G-1 would be uneven: 16 of them on 16 partitions leave six partitions empty.
+    Labels 0..G-1 would be uneven: 16 of them on 16 partitions leave six partitions empty. ValueError for numbers below 1.
     """
     if groups < 1 or partitions < 1:
         raise ValueError(f"key groups ({groups}) and shuffle partitions ({partitions}) must be at least 1")
@@ -159,7 +158,7 @@ def balanced_labels(groups: int, partitions: int) -> tuple[int, ...]:
 
 
 @cache
-def standing_labels(partitions: int) -> tuple[int, ...]:
-    """Of each shuffle partition, in their order, one int label that Spark's hash puts there."""
+def partition_labels(partitions: int) -> tuple[int, ...]:
+    """For each shuffle partition, in order, one int label that Spark's hash sends there."""
     labels = balanced_labels(partitions, partitions)
     return tuple(sorted(labels, key=lambda label: shuffle_partition(label, partitions)))

@@ -1,13 +1,12 @@
-"""The local store of a key group: opened at exactly the state a pointer names, removed when it is no longer used.
+"""The local store of a key group: opened at exactly the state that a pointer names, removed when no longer used.
 
-Stores of key groups that moved to another host are removed when no task of this host has opened them for a day.
-Once an hour of the host, whatever the number of its processes, the task that opens a store then checks all stores
-of the checkpoint, in a thread of its own. The time of a file records the last check. All times are those of the
-file system. The day is one of the host's work, the one before the last check: a stream that runs once a day, or
-was stopped for some time, finds all its stores.
+A key group may move to another host. Its old store is removed when no task of this host has opened it for a day. Once
+an hour per host, whatever the number of processes, a task that opens a store also checks all stores of the checkpoint,
+in a separate thread. The time of a file records the last check. All times are those of the file system. The day ends
+at the last check before, not now. So a stream that runs once a day, or was stopped for some time, finds all its stores.
 
-A store is renamed under its own lock and then removed. A task that opens it at that moment finds it locked, or
-gone, and builds it again.
+A store is renamed under its own lock and then removed. A task that opens it at that moment finds it locked or missing,
+and builds it again.
 """
 
 from __future__ import annotations
@@ -33,20 +32,21 @@ _GONE = ".gone"
 
 
 def look_around(local_dir: str, opened: str) -> threading.Thread | None:
-    """Remove what nobody opens any more, if an hour has passed; the thread that does it, else None.
+    """Remove stores that no task opens any more, if an hour has passed since the last check.
 
-    `opened`: the path of the store that was opened just now. Its folder changes with each opening, so it tells the present.
+    Returns the thread that removes them, None when there is nothing to do. `opened`: the path of the store that was just
+    opened. Opening changes its folder, so the folder's time is the present time.
     """
     mark = os.path.join(local_dir, _LOOKED)
     try:
         now, last = os.stat(opened).st_mtime, os.stat(mark).st_mtime
-    except FileNotFoundError:  # the first look of all: how far back the host's work goes is not known
+    except FileNotFoundError:  # the first check: how long the host has worked on the checkpoint is not known
         now, last = 0.0, None
     if last is not None and abs(now - last) < _EVERY_S:
         return None
     try:
         scratch.renew(mark)
-    except OSError:  # a full disk: else each opening would look
+    except OSError:  # a full disk: without the mark, each opening would check again
         return None
     if last is None:
         return None
@@ -58,14 +58,16 @@ def look_around(local_dir: str, opened: str) -> threading.Thread | None:
 
 
 def remove_unopened(local_dir: str, before: float) -> list[str]:
-    """Remove the stores of key groups of which nothing has changed since `before` (seconds of the file system's clock) and
-    which nobody has open; returns their paths. What killed processes left beside them goes, too.
+    """Remove the stores of key groups in which nothing has changed since `before` and which nobody has open.
+
+    `before`: seconds of the file system's clock. Files of killed processes in the same folders are removed too. Returns
+    the paths of the removed stores.
     """
     gone = []
-    with suppress(OSError):  # only a cache: whatever it is, the next look comes in an hour
+    with suppress(OSError):  # this is only a cache: whatever fails, the next check is in an hour
         for label in os.listdir(local_dir):
             if label.isdigit():
-                with suppress(OSError):  # another process is at it, too
+                with suppress(OSError):  # another process may remove it too
                     gone += _remove_group(os.path.join(local_dir, label), before)
     return gone
 
@@ -79,12 +81,12 @@ def _remove_group(folder: str, before: float) -> list[str]:
     for name in (n for n in names if n.startswith("store-") and n.removeprefix("store-").isdigit()):
         path = os.path.join(folder, name)
         with alone(path) as free:
-            # Looked at again: it may have been opened and closed meanwhile.
+            # Checked again: it may have been opened and closed meanwhile.
             if not free or _changed(folder, name) >= before:
                 return gone
             os.rename(path, path + _GONE)
         gone.append(path)
-    # The folder stays: whoever makes a store in it now finds it.
+    # The folder is kept: a task that makes a store in it now finds the folder.
     left = scratch.names(folder)
     _remove(folder, [name for name in left if name.endswith(_GONE) or _changed(folder, name) < before])
     return gone
@@ -104,10 +106,11 @@ _MAX_FOLDERS = 100
 
 
 def open_at(layout: StateLayout, label: int, pointer: Pointer) -> tuple[RocksStore, StoreMeta]:
-    """The group's store, brought to the pointer, and its meta entry.
+    """The group's store at exactly the state of the pointer, and its meta entry.
 
-    A store of the same lineage gets the deltas it lacks; one that is missing, damaged, ahead or of another lineage is
-    built again from snapshot and deltas. One that stays locked is left alone and another folder is used.
+    A store of the same history gets the deltas that it lacks. A store that is missing, damaged, ahead or of another
+    history is built again from snapshot and deltas. One that stays locked is not used: another folder is used instead.
+    LocalStoreError when all folders are locked.
     """
     make_private(layout)
     deadline = time.monotonic() + layout.lock_wait_s
@@ -118,7 +121,7 @@ def open_at(layout: StateLayout, label: int, pointer: Pointer) -> tuple[RocksSto
                 opened = _open_or_rebuild(layout, label, pointer, path)
             except LockedStoreError:
                 if time.monotonic() >= deadline:
-                    break  # its holder may never end: go on in a fresh folder
+                    break  # the process that has it may never end: continue in a fresh folder
                 time.sleep(_LOCK_POLL_S)
             else:
                 if number == 0:
@@ -127,7 +130,7 @@ def open_at(layout: StateLayout, label: int, pointer: Pointer) -> tuple[RocksSto
                 return opened
     raise LocalStoreError(
         f"key group {label}: {_MAX_FOLDERS} local stores under {layout.group_dir(label)} are all locked; "
-        "end the processes that hold them"
+        "end the processes that have them open"
     )
 
 
@@ -155,7 +158,7 @@ def _open_or_rebuild(layout: StateLayout, label: int, pointer: Pointer, path: st
 
 
 def _clear_leftovers(path: str) -> None:
-    """Remove scratch files beside a store whose lock this process holds: their writers are dead."""
+    """Remove scratch files next to a store whose lock this process has: the processes that wrote them are dead."""
     folder, name = os.path.split(path)
     for other in scratch.names(folder):
         if other.startswith(f"{name}."):
@@ -163,7 +166,7 @@ def _clear_leftovers(path: str) -> None:
 
 
 def _clear_spares(folder: str) -> None:
-    """Remove the stores that were used while the first one was locked, but for one that somebody still has open."""
+    """Remove the stores that were used while the first one was locked, unless somebody still has one open."""
     for name in scratch.names(folder):
         if name.startswith("store-") and name.removeprefix("store-").isdigit() and name != "store-0":
             path = os.path.join(folder, name)
@@ -177,7 +180,7 @@ def _clear_spares(folder: str) -> None:
 
 
 def _advance(store: RocksStore, layout: StateLayout, label: int, pointer: Pointer) -> StoreMeta | None:
-    """Apply the missing deltas; None when the store is not of the pointer's lineage."""
+    """Apply the missing deltas; None when the store does not have the pointer's history."""
     meta = StoreMeta.from_bytes(store.get([META_KEY])[0], label)
     missing = pointer.after(meta.chain)
     if missing is None:
@@ -187,12 +190,14 @@ def _advance(store: RocksStore, layout: StateLayout, label: int, pointer: Pointe
     apply_deltas(store, layout, label, missing)
     after = StoreMeta.from_bytes(store.get([META_KEY])[0], label)
     if after.chain != pointer.chain:
-        raise LocalStoreError(f"local store {store.path} stands at {after.chain!r} after its deltas")
+        raise LocalStoreError(
+            f"local store {store.path} is at {after.chain!r} after its deltas, which is not the pointer's chain"
+        )
     return after
 
 
 def _rebuild(layout: StateLayout, label: int, pointer: Pointer, path: str) -> tuple[RocksStore, StoreMeta]:
-    """A new store in place of whatever is at `path`."""
+    """A new store that replaces whatever is at `path`."""
     scratch.remove(path)
     if pointer.snapshot is not None:
         with making(path):
@@ -201,7 +206,10 @@ def _rebuild(layout: StateLayout, label: int, pointer: Pointer, path: str) -> tu
     try:
         meta = _advance(store, layout, label, pointer)
         if meta is None:
-            raise LocalStoreError(f"key group {label}: the snapshot's own chain is not the pointer's; it is damaged")
+            raise LocalStoreError(
+                f"key group {label}: the chain in the snapshot is not the pointer's; the snapshot is damaged; start the "
+                "job, which loads the index from the table again"
+            )
     except BaseException:
         store.close()
         raise
@@ -209,5 +217,5 @@ def _rebuild(layout: StateLayout, label: int, pointer: Pointer, path: str) -> tu
 
 
 def discard(layout: StateLayout, label: int) -> None:
-    """Throw the group's local stores away; the next opening builds one from the durable files."""
+    """Remove the group's local stores. The next opening builds one from the durable files."""
     scratch.remove(layout.group_dir(label))

@@ -1,8 +1,8 @@
-"""Ordering values as order-preserving int64, or as bytes: a text's own, or those of several fields one after the other.
+"""Ordering values as order-preserving int64, or as bytes: of one string, or of several fields one after the other.
 
-Bytes of several fields (version 1 of that form, which the kind "tuple" stands for): a number is 8 bytes, the greatest first,
-of its int64 with the sign turned round; a text ends with 00 01, and each 00 in it is 00 FF. So the bytes of two tuples
-compare as their first members that differ, and each member's end is known.
+The bytes of several fields (kind "tuple", version 1 of this form): a number is its int64 with the sign bit inverted, in
+8 bytes, big endian. A string ends with 00 01, and each 00 in it is written as 00 FF. So two tuples compare by their
+first members that differ, and the end of each member is known.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _TO_THE_END = 2**31 - 1  # Arrow fails without a stop
 
 
 def ordering_kind(data_type: pa.DataType | None) -> OrderingKind:
-    """How values of an Arrow type are kept; StateError for a type that has no order-preserving form here."""
+    """How values of an Arrow type are stored. StateError for a type that has no order-preserving form here."""
     if data_type is None:
         return "none"
     t = pa.types
@@ -53,7 +53,7 @@ def ordering_kind(data_type: pa.DataType | None) -> OrderingKind:
 
 
 def ordering_codes(column: pa.Array) -> pa.Array:
-    """int64 or binary in the order of the values; nulls give 0 or empty bytes."""
+    """int64 or binary values that sort like the column's values; nulls give 0 or empty bytes."""
     kind = ordering_kind(column.type)
     if kind == "tuple":
         return _tuple_codes(column)
@@ -63,7 +63,7 @@ def ordering_codes(column: pa.Array) -> pa.Array:
 
 
 def encode_known(column: pa.Array) -> pa.Array:
-    """The same, null where a row has no value."""
+    """Like `ordering_codes`, but null where a row has no value."""
     codes = ordering_codes(column)
     return pc.if_else(column.is_valid(), codes, pa.scalar(None, codes.type))
 
@@ -80,7 +80,7 @@ def encode_ordering(column: pa.Array) -> npt.NDArray[Any]:
 
 
 def decode_ordering(codes: npt.NDArray[Any], known: npt.NDArray[np.bool_], data_type: pa.DataType) -> pa.Array:
-    """The values again, in the column's own type; null where not `known`."""
+    """The inverse of `encode_ordering`: values in the type `data_type`; null where not `known`."""
     mask = ~known
     kind = ordering_kind(data_type)
     if kind == "tuple":
@@ -123,7 +123,7 @@ def _tuples_of(codes: pa.Array, data_type: pa.StructType) -> pa.StructArray:
 
 
 def _places(known: npt.NDArray[np.bool_]) -> pa.Array:
-    """Where each value is among the known ones, null for the others."""
+    """The index of each value among the known ones, null for the others."""
     return pa.array(np.cumsum(known) - 1, pa.int64(), mask=~known)
 
 

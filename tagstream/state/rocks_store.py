@@ -1,15 +1,15 @@
-"""The local RocksDB of a key group: options, opening, bulk apply, bounded sorted runs.
+"""The local RocksDB of a key group: options, opening, bulk ingestion, a bounded number of sorted runs.
 
-One column family. Keys that begin with NUL are the store's own (state/store_entries.py); record keys begin with
-0x01 or 0x02. Nothing is ever put one by one: changes come in as sorted files.
+A store has one column family. Keys that begin with NUL are the store's own (state/store_entries.py). Record keys begin
+with 0x01 or 0x02. No key is ever put alone: changes are ingested as sorted files.
 
-Universal compaction keeps write cost low while lookups see at most a few sorted runs. It runs only in a store
-that is opened for it, at the same time as the lookups of a batch, and is waited for before closing: a background
-compaction cut off by close() would be started again at every open and never finish.
+Universal compaction keeps write cost low, while lookups read at most a few sorted runs. It runs only in a store that is
+opened for it, in parallel with the lookups of a batch. Closing waits for it: a background compaction that is cut off by
+close() would start again at every open and never finish.
 
-Other processes that have a store open are found by the lock that RocksDB has on its file. This process keeps a
-list of its own open stores, because such a lock belongs to the whole process: the process would get it a second
-time, and would release it for good by closing the file.
+Stores that other processes have open are found by RocksDB's lock on the LOCK file. For its own open stores this process
+keeps a list, because such a lock belongs to the whole process: the process would get it a second time, and closing the
+file would release it for good.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _guard = threading.Lock()
 
 
 def opens(path: str) -> None:
-    """This process is about to open the store at a path; waits for one of its threads that has it `alone`."""
+    """Record that this process is about to open the store at `path`. Waits while one of its threads has it `alone`."""
     with _guard:
         _here[os.path.abspath(path)] += 1
 
 
 def closed(path: str) -> None:
-    """This process has closed the store, or failed to open it."""
+    """Record that this process has closed the store, or failed to open it."""
     with _guard:
         _here[os.path.abspath(path)] -= 1
         if not _here[os.path.abspath(path)]:
@@ -61,9 +61,10 @@ def closed(path: str) -> None:
 
 @contextmanager
 def alone(path: str) -> Iterator[bool]:
-    """Keep everybody from opening the store while in here; False when somebody has it open.
+    """Keep all processes and threads from opening the store inside the block; yields False when one has it open.
 
-    Who tries meanwhile waits, or finds it locked. A store without a lock file counts as one that somebody makes.
+    A thread that opens the store meanwhile waits; another process finds it locked. A store without a lock file counts as
+    one that a process is making.
     """
     with _guard:
         if _here[os.path.abspath(path)]:
@@ -86,9 +87,9 @@ def alone(path: str) -> Iterator[bool]:
 
 @contextmanager
 def making(path: str) -> Iterator[None]:
-    """Make the folder of a store and keep everybody from opening it until its files are there.
+    """Make the folder of a store, and keep others from opening it until its files are complete.
 
-    LockedStoreError when another process does the same.
+    LockedStoreError when another process makes the same folder.
     """
     opens(path)
     try:
@@ -119,10 +120,10 @@ _IDLE_POLLS = 5
 
 
 def store_options(merges: bool = False) -> Options:
-    """Options of every store and of every sorted file that goes into one; ``merges``: too many runs become one.
+    """Options of every store and of every sorted file for one. ``merges``: compaction runs when there are too many runs.
 
-    Measured at 250 k and 2.5 M keys of a group: LZ4 gives 16 bytes a key and lookups within 10 % of uncompressed
-    blocks, which take 40 bytes; a short restart interval makes lookups 10 % faster for 0.5 bytes.
+    Measured with 250 k and 2.5 M keys in a group: LZ4 takes 16 bytes per key, and its lookups take at most 10 % longer than
+    those of uncompressed blocks, which take 40 bytes. A short restart interval makes lookups 10 % faster for 0.5 bytes.
     """
     options = Options(raw_mode=True)
     options.create_if_missing(True)
@@ -162,12 +163,12 @@ def write_sorted_file(
 ) -> None:
     """Write a sorted file from keys in strictly ascending order and their values; None deletes the key.
 
-    `first`: entries, ascending too, whose keys are smaller than all of these.
+    `first`: ascending entries whose keys are smaller than all of `keys`.
     """
     writer = SstFileWriter(store_options())
     writer.open(path)
     _put_each(writer, first)
-    # One call a record is all that rocksdict offers here: 0.2 us each when it is made without a Python frame.
+    # rocksdict offers only one call per record: 0.2 us each when it is made without a Python frame.
     if isinstance(values, Deletions):
         _put_each(writer, zip(keys, values, strict=True))
     else:
@@ -184,21 +185,21 @@ def _put_each(writer: SstFileWriter, entries: Iterable[tuple[bytes, bytes | None
 
 
 class SortedFile:
-    """A sorted file that is written piece by piece, in strictly ascending order of keys."""
+    """A sorted file that is written in pieces, with keys in strictly ascending order."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._writer: SstFileWriter | None = None
 
     def put(self, keys: Iterable[bytes], values: Iterable[bytes]) -> None:
-        """Add entries behind those written before."""
+        """Append entries. Their keys are greater than those written before."""
         if self._writer is None:
             self._writer = SstFileWriter(store_options())
             self._writer.open(self.path)
         deque(map(self._writer.__setitem__, keys, values), maxlen=0)  # as in `write_sorted_file`
 
     def finish(self) -> bool:
-        """Close the file; False when nothing was put, and so there is none."""
+        """Close the file; False when nothing was put, and so there is no file."""
         if self._writer is None:
             return False
         self._writer.finish()
@@ -207,14 +208,16 @@ class SortedFile:
 
 
 class Deletions(list[bytes | None]):
-    """Values among which there are Nones."""
+    """Values of which some are None."""
 
 
 class RocksStore:
-    """An open local store; close it, or use it as a context manager.
+    """An open local store. Close it, or use it as a context manager.
 
-    ``merges``: it merges sorted runs in the background whenever there are too many. Said when it is opened, since a
-    change of options later makes RocksDB write and sync a file of options (2 ms of a call on a key group).
+    ``merges``: sorted runs are merged in the background when there are too many. This is set at opening, because a later
+    change of options makes RocksDB write and sync an options file (2 ms per call on a key group).
+
+    LockedStoreError when another process or thread has the store open, LocalStoreError when it cannot be opened.
     """
 
     def __init__(self, path: str, merges: bool = False) -> None:
@@ -223,8 +226,8 @@ class RocksStore:
         options = store_options(merges)
         opens(path)
         try:
-            # Named for the column family as well: rocksdict opens one that it is not told of with the options that the
-            # store's folder has, those of whoever opened it first, and a loaded store would never merge.
+            # Also given for the column family: without them rocksdict opens it with the options in the store's folder,
+            # which are those of whoever opened the store first, and a loaded store would never merge.
             self._db = Rdict(path, options, column_families={"default": options})
         except Exception as e:  # rocksdict has no exception classes of its own
             closed(path)
@@ -239,7 +242,7 @@ class RocksStore:
         self.close()
 
     def get(self, keys: list[bytes]) -> Sequence[bytes | None]:
-        """Values of many keys, None where missing; fastest when the keys are sorted."""
+        """Values of many keys, None for missing ones. Sorted keys are fastest."""
         try:
             values = cast("Sequence[bytes | None]", self._db[cast("Any", keys)])
         except Exception as e:
@@ -247,22 +250,22 @@ class RocksStore:
         return values
 
     def ingest(self, path: str) -> None:
-        """Take a sorted file into the store, moving it; its entries win over everything before."""
+        """Move a sorted file into the store. Its entries replace all earlier ones of the same keys."""
         options = IngestExternalFileOptions()
         options.set_move_files(True)
         try:
             self._db.ingest_external_file([path], options)
         except Exception as e:
-            raise LocalStoreError(f"local store {self.path} cannot take {path}: {e}") from e
-        if os.path.exists(path):  # moved by a hard link: the name given stays behind
+            raise LocalStoreError(f"local store {self.path} cannot ingest {path}: {e}") from e
+        if os.path.exists(path):  # moved by a hard link: the old name still exists
             os.unlink(path)
 
     def items(self, from_key: bytes = FIRST_RECORD_KEY) -> Iterator[tuple[bytes, bytes]]:
-        """All entries from a key on, in key order."""
+        """All entries from `from_key` on, in key order."""
         return cast("Iterator[tuple[bytes, bytes]]", self._db.items(from_key=from_key))
 
     def values(self, from_key: bytes = FIRST_RECORD_KEY) -> Iterator[bytes]:
-        """The values of all entries from a key on, in key order."""
+        """The values of all entries from `from_key` on, in key order."""
         return cast("Iterator[bytes]", iter(self._db.values(from_key=from_key)))
 
     def live_files(self) -> list[dict[str, Any]]:
@@ -271,9 +274,9 @@ class RocksStore:
         return files
 
     def finish_compaction(self) -> None:
-        """Wait until merging has nothing left to do.
+        """Wait until no compaction is left to do.
 
-        RocksDB may go on calling a compaction pending that it will not pick, so a short idle time ends the wait.
+        RocksDB may report a compaction as pending that it never picks, so a short idle time ends the wait.
         """
         idle = 0
         while self._merges and idle < _IDLE_POLLS:
@@ -286,7 +289,7 @@ class RocksStore:
             time.sleep(_POLL_S)
 
     def checkpoint(self, folder: str) -> None:
-        """Hard-linked copy of the store as it is now; `folder` must not exist."""
+        """Make a hard-linked copy of the store as it is now; `folder` must not exist."""
         try:
             Checkpoint(self._db).create_checkpoint(folder)
         except Exception as e:
@@ -298,7 +301,7 @@ class RocksStore:
             return f.read().strip()
 
     def close(self) -> None:
-        """Let compaction end, then free the lock."""
+        """Wait for compaction, then release the lock."""
         self.finish_compaction()
         self._db.close()
         closed(self.path)

@@ -1,10 +1,10 @@
-"""Files and folders on this machine's own disk, where RocksDB works: everything else uses a storage.
+"""Files and folders on this machine's own disk, where RocksDB works. All other files go through a `Storage`.
 
-Scratch names carry the process that works with them, so that those of dead processes can be found and removed.
+Scratch names include the process id, so that files of dead processes can be found and removed.
 
-The folder of the local stores is made for this user alone, and used only where that is so. Whoever can write
-there can give a key group a wrong index: a store is accepted by a chain that can be read in the checkpoint. And
-whoever can read there reads the keys.
+The folder of the local stores is made for this user alone, and is used only if no other user can write to it. Whoever
+can write there can give a key group a wrong index: a store is accepted by a chain that can be read in the checkpoint.
+Whoever can read there can read the keys.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _KEPT = "kept."
 
 
 def scratch_path(folder: str, kind: str) -> str:
-    """A new name in a folder, which is made; what processes that are dead left of this kind goes.
+    """A new name in `folder`, which is made if missing. Files of this kind that dead processes left are removed.
 
     Names of this kind are ``<kind>.<pid>.<n>``.
     """
@@ -42,7 +42,7 @@ def scratch_path(folder: str, kind: str) -> str:
 
 
 def keep(path: str, folder: str, name: str) -> None:
-    """Keep a file of this folder's file system under a name until it is taken, in place of the one that was kept before."""
+    """Keep a file under `name` in `folder` until `take_kept` moves it. It replaces the file kept there before."""
     for other in os.listdir(folder):
         if other.startswith(_KEPT):
             remove(os.path.join(folder, other))
@@ -50,7 +50,7 @@ def keep(path: str, folder: str, name: str) -> None:
 
 
 def take_kept(folder: str, name: str, to: str) -> bool:
-    """Give a file that was kept another path; False when there is none."""
+    """Move a kept file to the path `to`; False when there is none."""
     try:
         os.replace(os.path.join(folder, f"{_KEPT}{name}"), to)
     except FileNotFoundError:
@@ -60,7 +60,7 @@ def take_kept(folder: str, name: str, to: str) -> bool:
 
 @contextmanager
 def scratch_folder(prefix: str) -> Iterator[str]:
-    """A new folder among the machine's temporary files, gone again afterwards."""
+    """A new folder among the machine's temporary files, removed at the end of the block."""
     folder = tempfile.mkdtemp(prefix=prefix)
     try:
         yield folder
@@ -69,12 +69,12 @@ def scratch_folder(prefix: str) -> Iterator[str]:
 
 
 def make_folder(path: str) -> None:
-    """Make a folder and its parents where they are missing."""
+    """Make a folder and its missing parents."""
     os.makedirs(path, exist_ok=True)
 
 
 def remove(path: str) -> None:
-    """Remove a file or a folder with all below it; a missing one is fine."""
+    """Remove a file or a folder with all its content. A missing one is not an error."""
     if os.path.isdir(path):
         shutil.rmtree(path, ignore_errors=True)
     elif os.path.exists(path):
@@ -82,7 +82,7 @@ def remove(path: str) -> None:
 
 
 def renew(path: str) -> None:
-    """Make a file, or change it: its time is then the present of the file system's clock."""
+    """Create or change a file, so that its time is the present time of the file system's clock."""
     with open(path, "w", encoding="utf-8") as f:
         f.write("\n")
 
@@ -103,7 +103,7 @@ def size(path: str) -> int:
 
 
 def crc_of(path: str, sink: Callable[[bytes], object] | None = None) -> tuple[int, int]:
-    """(bytes, crc32) of a file, read in pieces; ``sink`` gets every piece too."""
+    """(bytes, CRC-32) of a file, read in pieces; ``sink`` gets every piece."""
     count = crc = 0
     with open(path, "rb") as f:
         while piece := f.read(_PIECE):
@@ -125,15 +125,16 @@ def _is_alive(pid: int) -> bool:
 
 
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-_NAME = re.compile("[0-9a-f]{16}")  # as the job names the folders of a table and of a checkpoint
+_NAME = re.compile("[0-9a-f]{16}")  # the form of the folder names of a table and of a checkpoint
 _UNUSED_S = 30 * 86_400
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def make_private(layout: StateLayout) -> None:
-    """Make the folder of the local stores where it is missing, with what of its parents is missing too.
+    """Make the folder of the local stores and its parents where they are missing.
 
-    StateError when it, or one of this project's folders above it, is a link, another user's, or can be written by others.
+    StateError when this folder, or one of this project's folders above it, is a link, belongs to another user, or can be
+    written by others.
     """
     folder = Path(layout.local_dir)
     root = Path(layout.local_root) if layout.local_root else folder.parent
@@ -151,28 +152,29 @@ def make_private(layout: StateLayout) -> None:
 
 
 def _make(path: Path) -> bool:
-    with suppress(FileExistsError):  # made by another process, too: what it is, is looked at
+    with suppress(FileExistsError):  # another process may have made it: the caller checks what it is
         path.mkdir(mode=stat.S_IRWXU)
         return True
     return False
 
 
 def _clear_unused(folder: Path) -> None:
-    """Remove the stores of other checkpoints that no task has opened for a month: their checkpoints are gone or elsewhere.
+    """Remove the stores of other checkpoints that no task has opened for a month.
 
-    Done when a checkpoint's folder is made on this host. A store that is needed after all is built again.
-    The file system's clock is the only one that tells when a store was opened last, so the new folder's age is the present.
+    Those checkpoints no longer exist, or run on another host. This is done when a checkpoint's folder is made on this
+    host. A store that is needed after all is built again. Only the file system's clock shows when a store was last
+    opened, so the time of the new folder is used as the present time.
     """
     oldest = folder.stat().st_mtime - _UNUSED_S
     tables = (
         [p for p in folder.parent.parent.iterdir() if _NAME.fullmatch(p.name)] if _NAME.fullmatch(folder.name) else []
     )
     for checkpoint in (p for table in tables for p in table.iterdir() if _NAME.fullmatch(p.name) and p != folder):
-        with suppress(OSError):  # removed by another process, or not this user's
-            # A store's folder changes with each opening.
+        with suppress(OSError):  # removed by another process, or of another user
+            # Opening a store changes its folder.
             if max(p.lstat().st_mtime for p in (checkpoint, *checkpoint.glob("*/store-*"))) < oldest:
                 shutil.rmtree(checkpoint, ignore_errors=True)
-                checkpoint.parent.rmdir()  # where it was the table's last one
+                checkpoint.parent.rmdir()  # fails, and is kept, when the table has other checkpoints
 
 
 def _check(path: Path) -> None:
@@ -186,8 +188,8 @@ def _check(path: Path) -> None:
         problem = f"can be written by others (mode {stat.S_IMODE(found.st_mode):o})"
     if problem:
         raise StateError(
-            f"local folder {path} of the index {problem}: somebody else could put a wrong index there. Remove it (it is "
-            "only a cache), or name another folder with index.local.dir"
+            f"local folder {path} of the index {problem}: another user could put a wrong index there. Remove the folder (it "
+            "is only a cache), or set another one with index.local.dir"
         )
     if found.st_mode & _OTHERS:  # made by an earlier version
         path.chmod(stat.S_IRWXU)

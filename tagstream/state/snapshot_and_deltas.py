@@ -1,15 +1,15 @@
-"""The durable state of one key group: a snapshot of its store, then the deltas of the batches after it.
+"""The durable state of one key group: a snapshot of its store, and the deltas of the batches after it.
 
-A delta is what one batch changes in one key group, as a sorted file that a store takes in whole. It holds the new
-location records (and deletions of outlived ones) in key order, the new dictionary entries (and deletions of those
-that no record uses) and the store's meta entry. Its chain is the hash of that content and of the chain before it,
-so an equal retry makes the same chain and any difference another. The file's name has the chain and a hash of the
-file's own bytes (which differ between equal retries: RocksDB notes when a file was made), so two attempts never
-overwrite each other's.
+A delta is the change of one batch in one key group, as a sorted file that a store ingests whole. It has the new
+location records (and deletions of outlived ones) in key order, the new dictionary entries (and deletions of unused
+ones) and the store's meta entry. Its chain is the hash of that content and of the chain before it. So an equal retry
+gives the same chain, and any difference gives another. The file's name has the chain and a hash of the file's bytes.
+These bytes differ even between equal retries, because RocksDB records when a file was made. So two attempts never
+overwrite each other's file.
 
-A snapshot is the whole store, made durable by copying only the sorted files not stored before.
-`snapshots/<label>/<batch>-<chain>-<hash>.snapshot.json` names every file of the store. The files themselves are
-in the same folder under content-unique names, `<batch>-<hash of content><ext>`, shared between snapshots.
+A snapshot is the whole store. To make it durable, only the sorted files that are not stored yet are copied.
+`snapshots/<label>/<batch>-<chain>-<hash>.snapshot.json` names every file of the store. The files are in the same
+folder under content-unique names, `<batch>-<hash of content><ext>`, and snapshots share them.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _HASH_BYTES = 8
 
 @dataclass(frozen=True)
 class Change:
-    """A batch's change of a key group.
+    """The change of a key group in a batch.
 
-    `keys` ascending, `values` their records in the same order, `raw` all values as one run of bytes; `dropped` are
-    keys (ascending, none of them in `keys`) to be forgotten; `entries` are new dictionary entries in any order, `unused`
-    the keys of entries that go; `meta` holds the counters after the change (its chain is filled in here).
+    `keys` ascending; `values`: their records in the same order; `raw`: all values as one byte string. `dropped`: keys
+    to remove (ascending, none of them in `keys`). `entries`: new dictionary entries in any order; `unused`: keys of the
+    entries to remove. `meta`: the counters after the change (`write_delta` sets its chain).
     """
 
     keys: list[bytes]
@@ -61,7 +61,7 @@ def chain_of(change: Change, before: str) -> str:
     digest = blake2b(before.encode(), digest_size=_CHAIN_BYTES)
     digest.update(replace(change.meta, chain="").to_bytes())
     families = [change.keys, list(change.dropped), *zip(*sorted(change.entries), strict=True)]
-    if change.unused:  # what drops none has the chain that it always had
+    if change.unused:  # a change without any keeps the chain that earlier versions gave it
         families.append(list(change.unused))
     for family in families:
         digest.update(struct.pack("<Q", len(family)))
@@ -72,7 +72,10 @@ def chain_of(change: Change, before: str) -> str:
 
 
 def write_delta(layout: StateLayout, label: int, batch_id: int, change: Change, before: str) -> FileRef:
-    """Make the change durable, whatever earlier attempts have left."""
+    """Make the change durable and return the new delta. Files of earlier attempts do not matter.
+
+    `before`: the chain before the change.
+    """
     chain = chain_of(change, before)
     meta = replace(change.meta, chain=chain)
     folder = layout.group_dir(label)
@@ -90,7 +93,7 @@ def write_delta(layout: StateLayout, label: int, batch_id: int, change: Change, 
 
 
 def apply_deltas(store: RocksStore, layout: StateLayout, label: int, deltas: Sequence[FileRef]) -> None:
-    """Bring a store further, delta by delta; StateError when a durable file is missing or damaged."""
+    """Ingest deltas into a store, in order. StateError when a durable file is missing or damaged."""
 
     def fetched(delta: FileRef) -> str:
         local = f"{store.path}.{delta.file}.{os.getpid()}"
@@ -106,7 +109,7 @@ def apply_deltas(store: RocksStore, layout: StateLayout, label: int, deltas: Seq
 
 
 def ingest_change(store: RocksStore, change: Change) -> None:
-    """Bring a scratch store further by a change that nobody keeps."""
+    """Ingest a change into a scratch store, without a durable file."""
     temp = f"{store.path}.change.{os.getpid()}"
     _write(temp, change, change.meta)
     store.ingest(temp)
@@ -120,7 +123,7 @@ def _write(path: str, change: Change, meta: StoreMeta) -> None:
     if not change.dropped:
         write_sorted_file(path, change.keys, change.values, own)
         return
-    # Only at a snapshot of an index with a time to live: Python's sort of two sorted runs is one merge.
+    # Only at a snapshot of an index with a time to live. For two sorted runs Python's sort is one merge.
     records: list[tuple[bytes, bytes | None]] = [*zip(change.keys, change.values, strict=True)]
     records += [(key, None) for key in change.dropped]
     records.sort(key=lambda entry: entry[0])
@@ -135,7 +138,7 @@ _SKIPPED = ("IDENTITY", "LOCK", "LOG")
 
 @dataclass(frozen=True)
 class StoredFile:
-    """A file of the store (`name`) and where its bytes are kept (`stored`)."""
+    """A file of the store (`name`), and the durable file with its bytes (`stored`); size in bytes and CRC-32."""
 
     name: str
     stored: str
@@ -146,7 +149,10 @@ class StoredFile:
 def take_snapshot(
     store: RocksStore, layout: StateLayout, label: int, batch_id: int, chain: str, before: FileRef | None
 ) -> FileRef:
-    """Make the store's present state (at `chain`) durable; `before` is the snapshot that may share files with it."""
+    """Make the store's present state durable and return the snapshot.
+
+    `chain`: that of the store. `before`: the snapshot before, which may share files with the new one; None for none.
+    """
     folder = layout.snapshots_dir(label)
     link = f"{store.path}.snapshot.{os.getpid()}"
     scratch.remove(link)
@@ -178,7 +184,7 @@ def take_snapshot(
 
 
 def restore_snapshot(layout: StateLayout, label: int, snapshot: FileRef, target: str) -> None:
-    """Put a snapshot's files into the empty local folder `target`; StateError when one is missing or damaged."""
+    """Copy a snapshot's files into the empty local folder `target`. StateError when one is missing or damaged."""
     scratch.make_folder(target)
 
     def fetched(f: StoredFile) -> None:
@@ -189,12 +195,12 @@ def restore_snapshot(layout: StateLayout, label: int, snapshot: FileRef, target:
 
 
 def snapshot_files(layout: StateLayout, label: int, snapshot: FileRef) -> list[StoredFile]:
-    """The durable files a snapshot needs."""
+    """The durable files of a snapshot."""
     return _read_manifest(layout, label, snapshot)[1]
 
 
 def _known_files(layout: StateLayout, label: int, before: FileRef | None, identity: str) -> dict[str, StoredFile]:
-    """Files the snapshot before stored, by name; usable only for the very same local store (a name is given once)."""
+    """The files of the snapshot before, by name. Usable only for the same local store: it uses a file name only once."""
     if before is None:
         return {}
     found, files = _read_manifest(layout, label, before)
@@ -202,7 +208,7 @@ def _known_files(layout: StateLayout, label: int, before: FileRef | None, identi
 
 
 def files_of_manifest(layout: StateLayout, label: int, name: str) -> list[StoredFile]:
-    """The durable files that a snapshot manifest names, found by its name alone: its bytes are not held against anything."""
+    """The durable files in a snapshot manifest, found by name alone. Size and checksum of the manifest are not checked."""
     path = f"{layout.snapshots_dir(label)}/{name}"
     return _parse_manifest(layout.durable.read(path), label, layout.durable.where(path))[1]
 
@@ -227,5 +233,5 @@ def _store_file(durable: Storage, path: str, name: str, folder: str, batch_id: i
     digest = blake2b(digest_size=16)
     size, crc = scratch.crc_of(path, digest.update)
     stored = f"{batch_id:012d}-{digest.hexdigest()}{os.path.splitext(name)[1]}"
-    durable.put(f"{folder}/{stored}", path)  # over one of an earlier attempt, which has the same bytes or is damaged
+    durable.put(f"{folder}/{stored}", path)  # may replace a file of an earlier attempt: it is equal or damaged
     return StoredFile(name, stored, size, crc)

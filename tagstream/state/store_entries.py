@@ -1,21 +1,21 @@
-"""The entries of a key group's store: its meta entry, its location codes, other places of keys, its records.
+"""The entries of a key group's store: its meta entry, its location codes, other locations of keys, its records.
 
-The meta entry has the format and lineage of the store and the counters of the key group. Location codes stand for
-(partition path, file id) pairs, interned per key group, strings kept whole. These entries are read only for the
-locations a batch meets, so their number never matters:
+The meta entry has the format and chain of the store and the counters of the key group. A location is a pair (partition
+path, file id), in the code a place. Each key group has its own dictionary of codes for its locations. The entries are
+read only for the locations in a batch, so their number does not matter:
 
     NUL "c" u32 big endian             -> partition path NUL file id     (UTF-8)
     NUL "l" partition path NUL file id -> u32 big endian
 
-Both entries of a place that no record uses any more are removed before a snapshot (state/sweep.py). Its code is
-never given again: the next free one only rises, so a code means one place in every older delta or store.
+When no record uses a location any more, both entries are removed before a snapshot (state/sweep.py). The code is never
+used again: the next free code only rises, so a code means one location in every older delta or store.
 
-A key has other places where another writer has put it into the table without a look-up. The index keeps one place
-as the key's own. The entries of the others are looked up only in a store whose meta entry counts some:
+A key has other locations when another writer has inserted it into the table without a lookup. The index keeps one
+location as the key's own. The entries of the others are looked up only if the store's meta entry counts some:
 
-    NUL "t" state key -> u32 big endian of each place (location codes); nothing: there is none any more
+    NUL "t" state key -> u32 big endian of each location (location codes); empty: there is none any more
 
-All records of a store are read in bounded pieces, since a store may be larger than a worker's memory.
+All records of a store are read in bounded pieces, because a store may be larger than a worker's memory.
 """
 
 from __future__ import annotations
@@ -40,9 +40,8 @@ from tagstream.state.rocks_store import RocksStore
 
 @dataclass(frozen=True)
 class StoreMeta:
-    """`chain`: the delta the store stands at. `next_code`: first free location code. Counts are of whole keys.
-
-    `copies`: keys with other places (``state/store_entries.py``); written where there are some.
+    """`chain`: of the delta up to which the store is written. `next_code`: first free location code. `live` and
+    `tombstones`: number of keys. `copies`: number of keys with other locations; stored only if there are some.
     """
 
     chain: str = ROOT_CHAIN
@@ -60,7 +59,7 @@ class StoreMeta:
 
     @classmethod
     def from_bytes(cls, data: bytes | None, label: int) -> StoreMeta:
-        """Parse the entry; a store without one is empty. StateError for another format."""
+        """Parse the entry; without one the store is empty. StateError for another format."""
         if data is None:
             return cls()
         doc = json.loads(data)
@@ -76,7 +75,7 @@ class StoreMeta:
 CODE_PREFIX = b"\x00c"
 PLACE_PREFIX = b"\x00l"
 
-Place = tuple[str, str]
+Location = tuple[str, str]
 MultiGet = Callable[[list[bytes]], Sequence[bytes | None]]
 
 
@@ -84,29 +83,31 @@ def _code_key(code: int) -> bytes:
     return CODE_PREFIX + struct.pack(">I", code)
 
 
-def _place_bytes(place: Place) -> bytes:
+def _place_bytes(place: Location) -> bytes:
     return place[0].encode() + b"\x00" + place[1].encode()
 
 
-def places_of(codes: npt.NDArray[np.uint32], get: MultiGet, label: int) -> list[Place]:
-    """The places of distinct codes; StateError when the store lacks one."""
+def places_of(codes: npt.NDArray[np.uint32], get: MultiGet, label: int) -> list[Location]:
+    """The locations of distinct codes; IndexDamagedError when the store lacks one."""
     keys = [_code_key(c) for c in codes.tolist()]
     if not keys:
         return []
-    places: list[Place] = []
+    places: list[Location] = []
     for code, value in zip(codes.tolist(), get(keys), strict=True):
         if value is None:
             raise IndexDamagedError(
-                f"key group {label}: location code {code} is in no dictionary; the index is damaged and has to be loaded "
-                "from the table again under a new generation"
+                f"key group {label}: location code {code} is in no dictionary; the index is damaged; start the job, which "
+                "loads it from the table again"
             )
         partition, file_id = value.split(b"\x00", 1)
         places.append((partition.decode(), file_id.decode()))
     return places
 
 
-def intern(places: Sequence[Place], get: MultiGet, next_code: int) -> tuple[list[int], list[tuple[bytes, bytes]], int]:
-    """Codes of distinct places: (codes, entries new to the store, next free code)."""
+def intern(
+    places: Sequence[Location], get: MultiGet, next_code: int
+) -> tuple[list[int], list[tuple[bytes, bytes]], int]:
+    """Codes of distinct locations: (codes, new entries for the store, next free code)."""
     if not places:
         return [], [], next_code
     codes: list[int] = []
@@ -125,8 +126,8 @@ def intern(places: Sequence[Place], get: MultiGet, next_code: int) -> tuple[list
     return codes, entries, next_code
 
 
-def codes_of(places: Sequence[Place], get: MultiGet) -> list[int | None]:
-    """Codes of places; None for one that the store does not know."""
+def codes_of(places: Sequence[Location], get: MultiGet) -> list[int | None]:
+    """Codes of locations; None for one that the store does not have."""
     if not places:
         return []
     values = get([PLACE_PREFIX + _place_bytes(p) for p in places])
@@ -134,14 +135,14 @@ def codes_of(places: Sequence[Place], get: MultiGet) -> list[int | None]:
 
 
 def all_codes(store: RocksStore) -> tuple[npt.NDArray[np.uint32], list[bytes]]:
-    """Every code of a store's dictionary, ascending, and its place as it is kept. A loop over places, not over records."""
+    """Every code of a store's dictionary, ascending, and its location as stored. A loop over locations, not over records."""
     entries = list(takewhile(lambda entry: entry[0].startswith(CODE_PREFIX), store.items(CODE_PREFIX)))
     codes = np.frombuffer(b"".join(key[len(CODE_PREFIX) :] for key, _ in entries), ">u4").astype(np.uint32)
     return codes, [place for _, place in entries]
 
 
 def own_keys(codes: npt.NDArray[np.uint32], places: Sequence[bytes]) -> list[bytes]:
-    """The keys of both entries of places, ascending; `places` as they are kept."""
+    """The keys of both entries of each location, ascending; `places`: locations as stored."""
     return [*map(_code_key, sorted(codes.tolist())), *(PLACE_PREFIX + place for place in sorted(places))]
 
 
@@ -152,17 +153,17 @@ Entry = tuple[bytes, bytes]
 
 
 def copies_entry(skey: bytes, codes: Iterable[int]) -> Entry:
-    """The entry of a key that is also at these places; of no place: it was there, and is not any more."""
+    """The entry of a key that is also at these locations. Without any: it had other locations and has none now."""
     return _COPIES_PREFIX + skey, b"".join(map(_PLACE_CODE.pack, sorted(set(codes))))
 
 
 def copies_of(skeys: Sequence[bytes], get: MultiGet) -> list[tuple[int, ...]]:
-    """Codes of the other places of each key."""
+    """Codes of the other locations of each key."""
     return [_place_codes(value) for value in get([_COPIES_PREFIX + skey for skey in skeys])] if skeys else []
 
 
 def all_copies(store: RocksStore) -> Iterator[tuple[bytes, tuple[int, ...]]]:
-    """Every key with other places, and their codes."""
+    """Every key with other locations, and their codes."""
     for key, value in store.items(_COPIES_PREFIX):
         if not key.startswith(_COPIES_PREFIX):
             return
@@ -175,19 +176,19 @@ def _place_codes(value: bytes | None) -> tuple[int, ...]:
 
 
 _LOCATION = itemgetter(slice(codec.LOCATION_BYTES))
-_CHUNK = 32_768  # 11 MB as Python's objects; a larger piece is not faster
+_CHUNK = 32_768  # 11 MB as Python objects; a larger piece is not faster
 
 
 def records_of(store: RocksStore, layout: StateLayout) -> Iterator[tuple[list[bytes], Records]]:
-    """All keys of a store with their location records, in key order and in bounded pieces."""
+    """All keys of a store with their location records, in key order, in bounded pieces."""
     items = iter(store.items())
     while chunk := list(islice(items, _CHUNK)):
-        # Two passes: `zip(*chunk)` makes an iterator a record, and takes twice as long.
+        # Two passes: `zip(*chunk)` makes an iterator per record, and takes twice as long.
         yield [key for key, _ in chunk], codec.decode([value for _, value in chunk], layout.ordering)
 
 
 def locations_of(store: RocksStore) -> Iterator[npt.NDArray[np.uint32]]:
-    """The location codes alone of all records, NO_LOCATION for a tombstone: half the time of `records_of`."""
+    """Only the location codes of all records, NO_LOCATION for a tombstone. Takes half the time of `records_of`."""
     values = store.values()
     while raw := b"".join(map(_LOCATION, islice(values, _CHUNK))):
         yield np.frombuffer(raw, "<u4")

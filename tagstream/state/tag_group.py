@@ -1,4 +1,4 @@
-"""One key group's part of a batch: look every key up, decide, stage the change of state, count what was done."""
+"""One key group's part of a batch: look up every key, decide, stage the change of state, count the results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tagstream.state import codec
-from tagstream.state.batch_manifest import DeltaRef, standing_of
+from tagstream.state.batch_manifest import DeltaRef, expected_pointer
 from tagstream.state.catch_up import catch_up
 from tagstream.state.choice import Choice, choose
 from tagstream.state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records, minutes_of
@@ -23,7 +23,7 @@ from tagstream.state.layout import StateLayout, has_bytes
 from tagstream.state.local_store import discard, open_at
 from tagstream.state.rocks_store import RocksStore
 from tagstream.state.snapshot_and_deltas import Change, take_snapshot, write_delta
-from tagstream.state.store_entries import Place, StoreMeta, intern, places_of
+from tagstream.state.store_entries import Location, StoreMeta, intern, places_of
 from tagstream.state.sweep import Swept, before_a_snapshot, outlived, sweep
 from tagstream.state.tag_batch import INT64, OBJECTS, OP_DELETE, OP_INSERT, OP_UPDATE, TagBatch, TagResult
 from tagstream.table.write.write_context import WriteProfile, assign
@@ -47,14 +47,14 @@ STAT_NAMES = (
 
 
 def empty_stats() -> dict[str, int]:
-    """All counts at zero. `caught_up` and `twice`: keys that epochs changed, and that they found in two places."""
+    """All counts at zero. `caught_up`: keys that catch-ups changed; `twice`: keys that they found in two locations."""
     return dict.fromkeys(STAT_NAMES, 0)
 
 
 def count(records: int, decision: Decision, meta: StoreMeta, store_bytes: int) -> dict[str, int]:
-    """Counts of a batch. `inserts` leaves moves out; `superseded` records lost to a newer one of their key in the batch.
+    """Counts of a batch. `inserts` does not count moves. `superseded`: records that lost to a newer one of their key in
+    the batch. `skipped`: records without data of a row; the caller counts them.
 
-    `skipped`: records that say nothing of a row, counted by who leaves them out.
     `live_keys`, `tombstones` and `bytes` (of the local store) describe the whole key group after the batch.
     """
     n = {
@@ -81,19 +81,19 @@ def tag_key_group(
 ) -> TagResult:
     """Tag the records of one key group.
 
-    `pointer` is what Spark's state holds for the group (None: never seen). The local store is closed when this
-    returns. Raises StateError when a durable file is missing or wrong, or the pointer is not the one expected.
+    `pointer`: Spark's state of the group, None when it has none. The local store is closed when this returns. StateError
+    when a durable file is missing or damaged, or when the pointer is not the expected one.
     """
-    at = standing_of(pointer, group_label, profile, layout)
+    at = expected_pointer(pointer, group_label, profile, layout)
     if profile.mode == "replay":
         return _replay(group_label, pointer, at, batch, profile, layout)
-    if len(batch) == 0 and not batch.images and batch.emptied is None:
+    if len(batch) == 0 and not batch.images and batch.truncates is None:
         return _nothing(batch, layout, pointer)
     check_batch(batch)
     try:
         return _process(group_label, pointer, at, batch, profile, layout)
     except LocalStoreError:
-        # The local store is only a cache: one that fails while it is read is built again, once.
+        # The local store is only a cache. One that fails while it is read is built again, once.
         discard(layout, group_label)
         return _process(group_label, pointer, at, batch, profile, layout)
 
@@ -104,7 +104,7 @@ def _process(
     before = at.chain
     store, meta = open_at(layout, label, at)
     with store:
-        caught = catch_up(store, layout, label, at, meta, profile.epoch, profile.batch_id)
+        caught = catch_up(store, layout, label, at, meta, profile.catch_up, profile.batch_id)
         new, meta = caught.at, caught.meta
         batch, unseen = with_deletes(batch, store, layout)
         chosen = choose(batch, lambda wanted: _look_up(store, wanted, profile, layout))
@@ -115,7 +115,7 @@ def _process(
         rewrite = _rewrite(names.tolist(), winners, known, located, profile, layout)
         swept = Swept()
         if before_a_snapshot(len(new.deltas), len(new.deltas) - len(at.deltas), layout):
-            swept = sweep(store, meta, set(rewrite.keys), located.codes, new.epoch, profile, layout)
+            swept = sweep(store, meta, set(rewrite.keys), located.codes, new.catch_up, profile, layout)
         change = rewrite.change(swept, located, meta.copies)
         result = tag_result(names, winners, located.decision, located.old, located.new, located.places)
         result = chosen.complete(result, located.old, located.places, lambda codes: places_of(codes, store.get, label))
@@ -125,6 +125,9 @@ def _process(
         counts["records"] -= unseen
         counts["unknown_deletes"] -= unseen
         counts |= {"caught_up": caught.changed, "twice": caught.twice}
+        if profile.file_prefix and layout.ordering != "none":
+            buried = np.flatnonzero(located.decision.buried & winners.has_ordering)
+            result = replace(result, buried=(names[buried], winners.ordering[buried]) if len(buried) else None)
         if change is not None:
             snapshot, deltas = new.snapshot, new.deltas
             if len(deltas) >= layout.snapshot_every:
@@ -132,7 +135,7 @@ def _process(
                 snapshot = take_snapshot(store, layout, label, profile.batch_id, new.chain, new.snapshot)
                 deltas = ()
             delta = write_delta(layout, label, profile.batch_id, change, new.chain)
-            new = Pointer(new.generation, new.epoch, snapshot, (*deltas, delta))
+            new = Pointer(new.index_load, new.catch_up, snapshot, (*deltas, delta))
     if new == at:
         return replace(result, pointer=pointer, stats=counts)
     return replace(result, pointer=new.to_bytes(), delta=DeltaRef(before, new).to_json(), stats=counts)
@@ -147,22 +150,22 @@ def _look_up(store: RocksStore, wanted: list[bytes], profile: WriteProfile, layo
 
 @dataclass(frozen=True)
 class _Located:
-    """Per distinct key: where its record was and is. Codes are into `places`; -1 stands for nowhere.
+    """Per distinct key: the location of its record before and after, as indexes into `places`; -1 for none.
 
-    `codes` are the location codes of `places` in the dictionary, `entries` those new to it.
+    `codes`: the location codes of `places` in the dictionary; `entries`: those new to it.
     """
 
     decision: Decision
     old: INT64
     new: INT64
-    places: list[Place]
+    places: list[Location]
     codes: npt.NDArray[np.uint32]
     entries: list[tuple[bytes, bytes]]
     meta: StoreMeta
 
 
 def _locate(store: RocksStore, label: int, chosen: Choice, profile: WriteProfile, meta: StoreMeta) -> _Located:
-    """Decide, and give every new record its file group."""
+    """Decide for each key, and assign a file group to each new record."""
     batch, winners, known = chosen.batch, chosen.winners, chosen.known
     live = known.live
     old_codes, old_index = np.unique(known.records.loc[live], return_inverse=True)
@@ -194,7 +197,7 @@ def _locate(store: RocksStore, label: int, chosen: Choice, profile: WriteProfile
 
 @dataclass(frozen=True)
 class _Rewrite:
-    """Keys whose state the batch changes, and their records. `live`, `tombstones`: how many more keys are that after it."""
+    """Keys whose state the batch changes, and their records. `live`, `tombstones`: by how much the numbers of keys grow."""
 
     keys: list[bytes]
     values: Iterable[bytes]
@@ -203,7 +206,7 @@ class _Rewrite:
     tombstones: int
 
     def change(self, swept: Swept, located: _Located, store_copies: int) -> Change | None:
-        """The change of the store with what is forgotten; None when there is none. `store_copies`: what it counts now."""
+        """The change of the store with the swept keys; None when nothing changes. `store_copies`: the store's count now."""
         meta = located.meta
         if not self.keys and not swept and meta.copies == store_copies:
             return None
@@ -243,7 +246,7 @@ def _rewrite(
     )
     values, raw = codec.encode(records, layout.ordering)
     keys = wanted if len(pick) == n else [wanted[i] for i in pick.tolist()]
-    # A key that outlived its time and comes again is still counted from before.
+    # A key that has outlived its time and is written again is still counted from before.
     stored, was_dead = known.stored[pick], (was.flags[pick] & TOMBSTONE) != 0
     return _Rewrite(
         keys,
@@ -255,12 +258,12 @@ def _rewrite(
 
 
 def tag_result(
-    names: OBJECTS, winners: Winners, decision: Decision, old: INT64, new: INT64, places: list[Place]
+    names: OBJECTS, winners: Winners, decision: Decision, old: INT64, new: INT64, places: list[Location]
 ) -> TagResult:
-    """Rows to write: first the upserts in key order, then the deletes of old locations.
+    """Rows to write: first the upserts in key order, then the deletes at old locations.
 
-    Per distinct key its name, and where its record was and is: codes into `places`, -1 for nowhere. The result has
-    no pointer and no delta yet.
+    `names`: the distinct keys. `old`, `new`: the location of each key's record before and after, as indexes into
+    `places`; -1 for none. The result has no pointer and no delta yet.
     """
     upsert, delete = np.flatnonzero(decision.kept), np.flatnonzero(decision.move | decision.delete)
     key = np.concatenate([upsert, delete])
@@ -288,9 +291,9 @@ def tag_result(
 def _replay(
     label: int, pointer: bytes | None, at: Pointer, batch: TagBatch, profile: WriteProfile, layout: StateLayout
 ) -> TagResult:
-    """Adopt what the commit on the timeline was made with; the store is not needed.
+    """Adopt the pointer with which the commit on the timeline was made. The store is not needed.
 
-    Under a generation that was loaded after that commit the profile has nothing to adopt: the pointer is void anyway.
+    After an index load that is newer than the commit, the profile has no pointer to adopt: the old one is invalid anyway.
     """
     text = profile.manifest.get(label)
     if text is None:

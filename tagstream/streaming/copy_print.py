@@ -1,7 +1,7 @@
 """Which copy of this package a process runs: its folder, its version, and a checksum of its sources.
 
-A worker of Spark's that finds another copy than the driver would run other code on the same table. A process looks once,
-some 20 ms, and a worker that the job's own daemon forks has what the daemon found.
+A Spark worker that finds another copy than the driver would run other code on the same table. A process computes the
+checksum once, in about 20 ms. A worker that the job's own daemon forks inherits the daemon's result.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ _SOURCE = ".py"
 
 @dataclass(frozen=True)
 class CopyPrint:
-    """``folder``: where the package is, in a zip if it was shipped. ``sources``: checksum of the names and bytes of all."""
+    """``folder``: of the package, in a zip if it was shipped. ``sources``: checksum of their names and bytes."""
 
     folder: str
     version: str
     sources: int
 
     def check_here(self) -> None:
-        """EnvironmentProblemError when this process runs another copy than the one that this was taken of."""
+        """EnvironmentProblemError when this process runs another copy than this one."""
         here = this_copy()
         if here != self and not here.same_code(self):
             raise EnvironmentProblemError(difference(self, here.folder, here.version))
 
     def same_code(self, other: CopyPrint) -> bool:
-        """Whether both have the same sources, wherever they are."""
+        """Whether both have the same sources, whatever their folders."""
         return (self.version, self.sources) == (other.version, other.sources)
 
 
 def difference(driver: CopyPrint, folder: str, version: str) -> str:
-    """What is wrong, in one line: the worker's copy is in ``folder`` and has this version."""
+    """The problem in one line. ``folder`` and ``version``: of the worker's copy."""
     return (
         f"Spark's workers run another copy of this program than the driver: they found {folder} (version {version}), the "
         f"driver {driver.folder} (version {driver.version}). Start the job from a folder that has no tagstream/ in it, "
@@ -49,14 +49,14 @@ def difference(driver: CopyPrint, folder: str, version: str) -> str:
 
 @cache
 def this_copy() -> CopyPrint:
-    """Of this process; looked at the first time only."""
+    """The copy of this process. It is computed once."""
     return CopyPrint(os.path.abspath(PACKAGE), VERSION, sources_print(str(PACKAGE)))
 
 
 def sources_print(folder: str) -> int:
-    """Checksum of the sources of the package in ``folder``, which may be in a zip; 0 where it has none."""
+    """Checksum of the sources of the package in ``folder``, which may be in a zip; 0 without sources."""
     archive = getattr(__spec__.loader, "archive", None)
-    # Both are as they stand on the path of modules, which Spark may give as ./name.zip.
+    # Both are paths as on sys.path, which Spark may give as ./name.zip.
     found = _in_folder(folder) if archive is None else _in_zip(archive, os.path.relpath(folder, archive))
     total = 0
     for name, crc in sorted(found):
@@ -74,7 +74,7 @@ def _in_folder(folder: str) -> Iterable[tuple[str, int]]:
 
 
 def _in_zip(archive: str, inside: str) -> Iterable[tuple[str, int]]:
-    """A zip has the checksums in its directory."""
+    """Names and checksums, from the zip's directory."""
     with zipfile.ZipFile(archive) as opened:
         for entry in opened.infolist():
             if entry.filename.startswith(f"{inside}/") and entry.filename.endswith(_SOURCE):

@@ -6,7 +6,7 @@ from tagstream.table.errors import TagstreamError
 
 
 class StreamError(TagstreamError):
-    """Root of the streaming job's errors."""
+    """Base class of the streaming job's errors."""
 
 
 class CheckpointError(StreamError):
@@ -14,52 +14,52 @@ class CheckpointError(StreamError):
 
 
 class BadRecordsError(StreamError):
-    """More bad records than ``--commit-on-errors`` and ``--max-bad-records`` allow; they are in the quarantine."""
+    """More bad records than ``--commit-on-errors`` and ``--max-bad-records`` allow. They are in the quarantine."""
 
 
 class DeadLetterError(StreamError):
-    """Bad records could not be put into their table or topic of their own; the quarantine has them."""
+    """Bad records could not be written to their table or topic. The quarantine has them."""
 
 
 class HeldRowError(StreamError):
-    """A record lacks values that were not sent, and the row that had them is gone."""
+    """A record lacks values that were not sent, and the row that had them does not exist any more."""
 
 
 class PartitionDepthError(StreamError):
-    """The first batch of a table has partition paths of different depth; what is taken for the table's is known now."""
+    """The first batch of a table has partition paths of different depths. The depth for the table is known now."""
 
 
 class SchemaChangedError(StreamError):
-    """Records, or the schema file, have what the table's schema lacks: the batch is done again with another schema."""
+    """Records, or the schema file, have fields that the table's schema lacks. The batch runs again with another schema."""
 
 
 class SourceError(StreamError):
-    """The source can't be read: broker unreachable, topic or folder missing, connector jar missing."""
+    """The source cannot be read: broker unreachable, topic or folder missing, connector jar missing."""
 
 
 class TableSeenError(StreamError):
-    """The first records of a stream say which table they are of: the batch is done again, and takes no other's."""
+    """The first records of a stream name their table. The batch runs again and takes only records of this table."""
 
 
 class TopicChangedError(SourceError):
-    """The topic was deleted and created again under its name while the stream read it."""
+    """The topic was deleted and created again under the same name while the stream read it."""
 
 
 class EnvironmentProblemError(StreamError):
-    """The machine lacks what the job needs: Java, a folder it may write to, a Spark master that answers."""
+    """The machine lacks what the job needs: Java, a writable folder, a Spark master that answers."""
 
 
 class LastingError(StreamError):
-    """A fault that no restart cures: a person must change the machine, a right, or a place. Exit code 3."""
+    """A fault that no restart corrects: a person must change the machine, a permission, or a path. Exit code 3."""
 
 
 class UnfitMachineError(EnvironmentProblemError, LastingError):
-    """No Java or a wrong one, versions that do not go together, a folder that may not be written."""
+    """No Java or a wrong one, incompatible versions, or a folder that is not writable."""
 
 
 class SourcePlaceError(SourceError, LastingError):
-    """The source's place is not one that can be read: a file in the place of a folder, no right to read it."""
+    """The source's path cannot be read: a file where a folder is expected, or no permission to read it."""
 
 
 class StopRequested(StreamError):
-    """The job was asked to end and a new batch has just begun; nothing of it was written."""
+    """The job was asked to stop when a new batch had just begun. Nothing of this batch was written."""

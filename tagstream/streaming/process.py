@@ -1,13 +1,13 @@
-"""The job's process as signals and drills steer it: its clock, its end after a batch, its named crash points.
+"""The control of the job's process by signals and drills: its clock, its stop after a batch, its crash points.
 
-The crash points are the steps of one batch in their order; ``streaming.job.sink`` says what each one is. In
-production the plan is empty and :func:`CrashPlan.reach` does nothing. A drill sets
-``TAGSTREAM_CRASH=<point>@<batch id>`` in the environment of the job. When the step is done, the process group of
-the driver (Python and JVM) is killed with SIGKILL. ``@*`` means the first batch that reaches the point. With
-``:pause`` after the batch id the group is stopped once with SIGSTOP instead, and continues at SIGCONT.
-``TAGSTREAM_CRASH_NOTE`` names a file that is made just before, so that a drill can tell this death from another.
+The crash points are steps of ``table.steps``; ``streaming.job.sink`` lists those of a batch. In production the plan is
+empty and :func:`CrashPlan.reach` does nothing. A drill sets ``TAGSTREAM_CRASH=<point>@<batch id>`` in the environment of
+the job. After this step the process group of the driver (Python and JVM) is killed with SIGKILL. ``@*`` means the first
+batch that reaches the point. With ``:pause`` after the batch id the group is stopped once with SIGSTOP instead, and
+continues at SIGCONT. ``TAGSTREAM_CRASH_NOTE`` names a file that is written just before, so that a drill can distinguish
+this death from another.
 
-SIGTERM and SIGINT end the job after the batch that is running, with exit code 0.
+SIGTERM and SIGINT end the job after the running batch, with exit code 0.
 """
 
 from __future__ import annotations
@@ -22,16 +22,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from tagstream.table.steps import CRASH_POINTS
 from tagstream.table.timeline.lease import process_stat
 
+LOG = logging.getLogger("tagstream")
 OFFSET_VARIABLE = "TAGSTREAM_CLOCK_OFFSET_MS"
+ANY_BATCH = -2
+STOPS_WITHIN_S = 5.0
+POLL_S = 0.02
 
 
 def clock_from_env(env: Mapping[str, str]) -> Callable[[], int]:
-    """Epoch milliseconds, plus ``TAGSTREAM_CLOCK_OFFSET_MS`` where a drill sets it.
+    """A clock in epoch milliseconds, plus ``TAGSTREAM_CLOCK_OFFSET_MS`` if a drill sets it.
 
-    It is a number, or the path of a file that holds one and is read at each look, so that the clock can be moved while the
-    job runs. ValueError or OSError when it is neither.
+    The variable is a number, or the path of a file with one. The file is read at each call, so that a drill can move the
+    clock while the job runs. ValueError or OSError when it is neither.
     """
     text = env.get(OFFSET_VARIABLE, "")
     if not text:
@@ -47,46 +52,9 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-_METADATA = ("metadata_begun", "metadata_files", "metadata_completed")
-COMMIT_POINTS = (
-    "profile_pinned",
-    "requested",
-    "inflight",
-    "delta_durable",
-    "state_committed",
-    "files_written",
-    "files_published",
-    "manifest_durable",
-    *_METADATA,
-    "completed",
-    "commit_log",
-)
-# Of the services after a batch: a compaction, a clean, an archiving.
-SERVICE_POINTS = (
-    *(f"compaction_{step}" for step in ("requested", "inflight", "files", "published", *_METADATA, "completed")),
-    *(
-        f"clustering_{step}"
-        for step in ("requested", "inflight", "files", "published", *_METADATA, "completed", "known", "stopped")
-    ),
-    *(f"clean_{step}" for step in ("requested", "inflight", "deleted", *_METADATA[:2], "metadata", "completed")),
-    *(f"archive_{step}" for step in ("written", "unfinished_removed", "removed")),
-)
-# Of a process that carries compactions out beside a job (`tagstream services run`).
-WORKER_POINTS = ("worker_offered", "worker_staged", "worker_handed_in")
-CRASH_POINTS = (*COMMIT_POINTS, *SERVICE_POINTS, *WORKER_POINTS)
-ANY_BATCH = -2
-STOPS_WITHIN_S = 5.0
-POLL_S = 0.02
-
-
-def steps_of(service: str, reach: Callable[[str], None]) -> Callable[[str], None]:
-    """The steps of one service by names of their own: those of the metadata table have the same names in every action."""
-    return lambda step: reach(step if step.startswith(f"{service}_") else f"{service}_{step}")
-
-
 @dataclass(frozen=True)
 class CrashPlan:
-    """Where to die: ``point`` of batch ``batch_id``; ``process_group`` is the driver's. Empty point: never."""
+    """Where to die: at ``point`` of batch ``batch_id``. ``process_group``: of the driver. Empty point: never."""
 
     point: str = ""
     batch_id: int = -1
@@ -96,7 +64,7 @@ class CrashPlan:
 
     @classmethod
     def from_env(cls, env: Mapping[str, str], process_group: int) -> CrashPlan:
-        """Read ``TAGSTREAM_CRASH``; ValueError on a name that is no crash point."""
+        """Read ``TAGSTREAM_CRASH``; ValueError for a name that is not a crash point."""
         text = env.get("TAGSTREAM_CRASH", "")
         if not text:
             return cls()
@@ -117,25 +85,25 @@ class CrashPlan:
         first = self._leave_note()
         if not self.pause:
             os.killpg(self.process_group, signal.SIGKILL)
-            signal.pause()  # a worker outside the group must not run on while the driver dies
-        elif first:  # several workers come past the same step; the one that wakes up must not stop again
+            signal.pause()  # a worker outside the group must not continue while the driver dies
+        elif first:  # several workers reach the same step; the one that is continued must not stop again
             if os.getpgrp() != self.process_group:
-                # Waiting and not stopped itself: a drill may stop it in between, and its own signal, sent when all goes on,
-                # would leave it standing for ever.
+                # This process waits and is not stopped itself. A drill may stop it in between. Its own signal, delivered
+                # when the drill continues it, would then stop it without end.
                 os.killpg(self.process_group, signal.SIGSTOP)
                 _wait_while_stopped(self.process_group)
                 return
-            # To this thread: a signal to the process may go to another one, and this one would run on, past the step, until
-            # that one is given a processor. Spark's half of a driver waits for this half; a drill stops it next.
+            # The signal goes to this thread. One to the process may go to another thread, and this thread would continue
+            # past the step until the other one runs. Spark's half of a driver waits for this half; a drill stops it next.
             signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
 
     def reach_logged(self, point: str, newest: int | None) -> None:
-        """As :meth:`reach`, for a step another process did: ``newest`` is the last batch that has passed it."""
+        """As :meth:`reach`, for a step of another process. ``newest``: the last batch that has passed the step."""
         if self.point == point and newest is not None and newest >= self.batch_id:
             self.reach(point, self.batch_id)
 
     def _leave_note(self) -> bool:
-        """False when another process has left the note already."""
+        """Write the note; False when another process has already written it."""
         if not self.note:
             return True
         try:
@@ -149,7 +117,7 @@ class CrashPlan:
 
 
 def _wait_while_stopped(pid: int) -> None:
-    """Until a process that was just sent SIGSTOP has stopped and goes on; it may have done both already."""
+    """Wait until a process that was just sent SIGSTOP has stopped and continues. It may already have done both."""
     until = time.monotonic() + STOPS_WITHIN_S
     while not _is_stopped(pid) and time.monotonic() < until:
         time.sleep(POLL_S)
@@ -162,32 +130,29 @@ def _is_stopped(pid: int) -> bool:
     return fields is not None and fields[0] == "T"
 
 
-LOG = logging.getLogger("tagstream")
-
-
 class StopFlag:
-    """Set by a signal; the sink refuses to begin another batch, the main loop stops the query between batches."""
+    """Set by a signal. The sink then refuses to begin another batch, and the main loop stops the query between batches."""
 
     def __init__(self) -> None:
         self._stop = threading.Event()
         self.signal_name = ""
-        self.batch: int | None = None  # the one that runs, which is finished first
+        self.batch: int | None = None  # the running batch, which is finished first
 
     @property
     def requested(self) -> bool:
         return self._stop.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for the request for at most so long; True when it is there."""
+        """Wait for the request, at most ``seconds``. True when it was made."""
         return self._stop.wait(seconds)
 
     def install(self) -> None:
-        """Handle SIGTERM and SIGINT in the main thread; a second one ends at once, as is usual."""
+        """Handle SIGTERM and SIGINT in the main thread. A second one ends the process at once, as usual."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
     def request(self, why: str) -> None:
-        """Ask for the end without a signal."""
+        """Request the stop without a signal."""
         self.signal_name = why
         self._stop.set()
 
@@ -197,4 +162,4 @@ class StopFlag:
             signal.raise_signal(number)
         self.request(signal.Signals(number).name)
         what = "ending" if self.batch is None else f"finishing batch {self.batch}"
-        LOG.warning("%s: %s; again to end at once (nothing is lost by that either)", self.signal_name, what)
+        LOG.warning("%s: %s; send it again to end at once (nothing is lost either way)", self.signal_name, what)

@@ -1,6 +1,6 @@
-"""The formats of records (``tagstream.source.format``) and what each can say.
+"""The formats of records (``tagstream.source.format``) and their capabilities.
 
-A new format is one more entry here, and its decoder in ``streaming.source.decode.make_format``.
+For a new format add an entry here, and its decoder in ``streaming.source.decode.make_format``.
 """
 
 from __future__ import annotations
@@ -15,32 +15,32 @@ Order = Literal["lsn", "binlog", "arrival"]
 
 @dataclass(frozen=True)
 class SourceFormat:
-    """One format by the name that the option has for it, and its capabilities."""
+    """A format by its name in the option, and its capabilities."""
 
     name: str
 
-    # What orders a row's events where the table has no ordering field and no option says otherwise; whether events have
+    # What orders a row's events if the table has no ordering field and no option sets the order; whether events have
     # positions in their database's log.
     order: Order = "lsn"
     positions: bool = False
 
-    # Messages in Confluent's wire form, of a topic alone; events with the row before and after; events that name
+    # Messages in Confluent's wire format, only from a topic; events with the row before and after; events that name
     # their table.
     avro: bool = False
     envelopes: bool = False
     names_tables: bool = False
 
-    # Rows of a database's table, whose keys are never fields of structs; bytes as texts in an encoding that an option names.
+    # Rows of a database table, whose keys are never fields of structs; bytes as strings in an encoding that an option names.
     rows_of_database: bool = False
     encodes_bytes: bool = False
 
-    # A schema may have type names of Kafka Connect or Debezium; the table's columns can come from the records, with a
-    # registry or, where ``has_schema``, without one.
+    # A schema may have type names of Kafka Connect or Debezium; the table's columns can be derived from the records, with
+    # a registry or, if ``has_schema``, without one.
     source_types: bool = False
     brings_schema: bool = False
     has_schema: bool = False
 
-    # A record may leave fields out; transformers can work on its rows; an option can choose the format.
+    # A record may omit fields; transformers can work on its rows; an option can choose the format.
     partial_rows: bool = False
     transformed: bool = False
     chosen: bool = True
@@ -75,12 +75,12 @@ FORMATS: Final = {
 
 
 def source_format(name: str) -> SourceFormat:
-    """The format of this name; ConfigError for one that is not known."""
+    """The format with this name; ConfigError for an unknown name."""
     if name not in FORMATS:
-        raise ConfigError(f"records of format {name!r} are not known; known are {', '.join(chosen_formats())}")
+        raise ConfigError(f"records of format {name!r} are not known; known formats are {', '.join(chosen_formats())}")
     return FORMATS[name]
 
 
 def chosen_formats() -> tuple[str, ...]:
-    """The names that ``tagstream.source.format`` can have."""
+    """The possible values of ``tagstream.source.format``."""
     return tuple(name for name, each in FORMATS.items() if each.chosen)

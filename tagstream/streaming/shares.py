@@ -1,4 +1,4 @@
-"""Work of different weights shared evenly: the same for tasks that read files and for tasks that write them."""
+"""Distribute work of different weights evenly over tasks, for tasks that read files and tasks that write them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def least_loaded(weights: Iterable[int], shares: int) -> list[int]:
-    """For each weight, in their order, the share 0..shares-1 that had least before it: heaviest first is most even."""
+    """For each weight, in order, the share 0..shares-1 with the least weight so far. Heaviest first is most even."""
     load = [0] * shares
     found = []
     for weight in weights:

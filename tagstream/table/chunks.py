@@ -1,7 +1,7 @@
-"""Tables whose text columns may hold more than one Arrow array can: 2 GiB, which its 32-bit offsets reach.
+"""Arrow tables whose text columns are larger than one Arrow array: 2 GiB, the reach of 32-bit offsets.
 
-Such a table is in chunks. Arrow's own ``take`` and ``combine_chunks`` make one array of all of them and fail; what is here
-keeps every chunk below :data:`CHUNK_BYTES`. A table that is smaller than that, which is the usual case, is in one piece.
+Arrow's own ``take`` and ``combine_chunks`` make one array of all chunks and fail on such a table. The functions of this
+module keep every chunk below :data:`CHUNK_BYTES`. A smaller table, the usual case, has one chunk.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ CHUNK_BYTES = 1 << 30
 Rows = npt.NDArray[np.int64]
 
 
-def together(tables: Iterable[pa.Table]) -> pa.Table:
-    """The rows of at least one table, in as few chunks as their size allows."""
+def combined(tables: Iterable[pa.Table]) -> pa.Table:
+    """Concatenate at least one table, in as few chunks as their size allows."""
     chunks: list[pa.Table] = []
     held: list[pa.Table] = []
     size = 0
@@ -33,12 +33,12 @@ def together(tables: Iterable[pa.Table]) -> pa.Table:
 
 
 def flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """A column in one piece, which has to fit into one Arrow array."""
+    """A column as one Arrow array. Its values must fit into one array (2 GiB of text)."""
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
 
 
 def take(rows: pa.Table, order: Rows | pa.Array) -> pa.Table:
-    """The rows of these numbers, each at most once; a null number gives a row of nulls."""
+    """The rows at these positions, each position at most once. A null position gives a row of nulls."""
     if isinstance(order, pa.Array):
         known = order.is_valid().to_numpy(zero_copy_only=False)
         numbers: Rows = order.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
@@ -58,7 +58,7 @@ def take(rows: pa.Table, order: Rows | pa.Array) -> pa.Table:
 
 
 def gather(rows: pa.Table, numbers: Rows) -> pa.Table:
-    """As :func:`take`, but the rows are not brought together first: for those that lie in a file, and for many calls."""
+    """As :func:`take`, without concatenating the rows first: for rows in a memory-mapped file, and for many calls."""
     batches = rows.to_batches()
     if not batches or not len(numbers):
         return rows.schema.empty_table()
@@ -77,7 +77,7 @@ def gather(rows: pa.Table, numbers: Rows) -> pa.Table:
 def _gather(
     batches: list[pa.RecordBatch], ends: Any, numbers: Rows, known: npt.NDArray[np.bool_]
 ) -> Iterator[pa.Table]:
-    """The rows of some numbers as chunks that are not too large: they are halved where large rows stand together."""
+    """The rows at some positions, in chunks below :data:`CHUNK_BYTES`: the positions are halved until each chunk fits."""
     wanted = np.flatnonzero(known)
     of_batch = np.searchsorted(ends, numbers[wanted], side="right")
     by_batch = np.argsort(of_batch, kind="stable")

@@ -1,7 +1,7 @@
-"""Typed configuration keys: what a key is called, what values it takes, what it means.
+"""Typed configuration keys: the name of a key, its values and its meaning.
 
-One table of :class:`ConfigKey` generates the command line's help, the documentation page and the checks, so the three
-cannot disagree. This module has the machinery only; the job's keys are listed in ``streaming/options/keys/registry.py``.
+The command line's help, the documentation page and the checks are made from one table of :class:`ConfigKey`, so they cannot
+disagree. This module has only the common code; the job's keys are listed in ``streaming/options/registry.py``.
 """
 
 from __future__ import annotations
@@ -42,10 +42,11 @@ class Status(Enum):
 
 
 class Concern(Enum):
-    """What it means for a start that a key asks for something this version does not act on.
+    """What happens at a start when a key asks for something that this version does not implement.
 
-    ANYWAY: what comes out is what the key asks for, or nothing here looks at it. BESIDE: the job does not do it, but every
-    row is the same without it, and something else can do it. CONTRADICTS: rows or files would differ from what it asks for.
+    ANYWAY: the result is what the key asks for, or this writer does not use the key. BESIDE: the job does not do it, but
+    the rows are the same without it, and another program can do it. CONTRADICTS: rows or files would differ from what the
+    key asks for.
     """
 
     ANYWAY = "anyway"
@@ -57,13 +58,13 @@ class Concern(Enum):
 class ConfigKey:
     """One option.
 
-    ``name`` is Hudi's (or Flink's) property name; a name that begins with ``--`` exists on the command line only.
-    ``default`` None means unset; ``default_note`` says then in words what happens. ``aliases`` are other property names
-    for the same key, ``flag_aliases`` other flags, ``values`` maps accepted spellings (upper case) to the canonical value of
-    a CHOICE.
-    ``reason`` says why an IGNORED key has no effect, or what an UNSUPPORTED one misses and what to do about it; ``harmless``
-    are values of an UNSUPPORTED key that ask for nothing and pass without a word, ``anyway`` those that ask for what is done
-    in any case, with the reason. ``concern`` is that of an UNSUPPORTED key's other values.
+    ``name`` is Hudi's (or Flink's) property name. A name that begins with ``--`` exists on the command line only.
+    ``default`` None means unset; ``default_note`` then says what happens. ``aliases`` are other property names of the key,
+    ``flag_aliases`` other flags. ``values`` maps accepted spellings (upper case) to the canonical value of a CHOICE,
+    ``refused_values`` known but unsupported ones to the reason.
+    ``reason`` says why an IGNORED key has no effect, or what an UNSUPPORTED key misses and what to do about it. ``harmless``
+    are values of an UNSUPPORTED key that change nothing; they pass silently. ``anyway`` maps values that ask for what this
+    version always does to the reason. ``concern`` applies to the other values of an UNSUPPORTED key.
     """
 
     name: str
@@ -89,7 +90,7 @@ class ConfigKey:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """All its flags."""
+        """All flags of the key."""
         return (self.flag, *self.flag_aliases) if self.flag is not None else ()
 
     @property
@@ -103,7 +104,7 @@ class ConfigKey:
         return tuple(dict.fromkeys(self.values.values()))
 
     def parse(self, text: str, origin: str) -> Value:
-        """The typed value of ``text``; ConfigError names the key, the value and ``origin`` (file and line, or flag)."""
+        """The typed value of ``text``. ConfigError names the key, the value and ``origin`` (file and line, or flag)."""
         try:
             return _PARSERS[self.kind](self, text.strip())
         except ValueError as e:
@@ -112,7 +113,7 @@ class ConfigKey:
 
 
 _UNITS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}
-# A remark behind a value is a part of it in a properties file.
+# A properties file has no comments after a value: the comment is a part of the value.
 _WITH_UNIT = re.compile(r"(?P<number>[0-9]{1,12})\s*(?P<unit>[A-Za-z]{0,3})\s*(#.*)?")
 
 
@@ -141,7 +142,7 @@ def _parse_int(key: ConfigKey, text: str) -> Value:
 
 
 def _number_hint(key: ConfigKey, text: str) -> str:
-    """What may have been meant: a number with a unit, or with a remark behind it."""
+    """A hint at the number that may be meant: ``text`` has a unit or a comment after it."""
     found = _WITH_UNIT.fullmatch(text)
     if found is None:
         return ""
@@ -220,12 +221,12 @@ class Family:
     concern: Concern = Concern.CONTRADICTS
 
 
-FROM_FILE, FROM_CONF, FROM_FLAG = 0, 1, 2  # ranks of an entry: a properties file, ``--hoodie-conf``, a flag of its own
+FROM_FILE, FROM_CONF, FROM_FLAG = 0, 1, 2  # ranks of an entry: a properties file, ``--hoodie-conf``, the key's own flag
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One ``key = value`` as the user wrote it; ``origin`` is the file and line, or the flag. Later entries win."""
+    """One ``key = value`` as the user wrote it. ``origin`` is the file and line, or the flag. Later entries win."""
 
     key: str
     value: str
@@ -234,7 +235,7 @@ class Entry:
 
 
 class Registry:
-    """The key table with its look-ups by name, alias and prefix."""
+    """The table of keys, searched by name, alias and prefix."""
 
     def __init__(self, keys: Iterable[ConfigKey], families: Iterable[Family] = ()) -> None:
         self.keys = tuple(keys)
@@ -247,11 +248,11 @@ class Registry:
                 self._by_name[name] = key
 
     def find(self, name: str) -> ConfigKey | None:
-        """The key of that name or alias."""
+        """The key with this name or alias; None without one."""
         return self._by_name.get(name)
 
     def family(self, name: str) -> Family | None:
-        """The unsupported family a name belongs to; the longest prefix wins."""
+        """The unsupported family that a name belongs to; the longest prefix wins. None without one."""
         return next((f for f in self.families if name.startswith(f.prefix)), None)
 
     @cached_property
@@ -259,6 +260,6 @@ class Registry:
         return [n for n, k in self._by_name.items() if not n.startswith("--") and k.status is not Status.UNSUPPORTED]
 
     def nearest(self, name: str) -> str | None:
-        """The known property name most like ``name``, if any is close."""
+        """The supported property name that is most similar to ``name``; None when none is close."""
         found = difflib.get_close_matches(name, self._names, n=1, cutoff=0.75)
         return found[0] if found else None

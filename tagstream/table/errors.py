@@ -1,33 +1,44 @@
 """Errors of the table layer.
 
-Every message says what is wrong, where (file, instant, key) and what to do next. ``ValueError`` is left for bad
-arguments of a caller; a class of its own exists only where a caller acts differently on it.
+A message says what is wrong, where (file, instant, key) and what to do next. ``ValueError`` is for bad arguments of a
+caller. An error has its own class only where a caller handles it differently.
 """
 
 from __future__ import annotations
 
 
 class TagstreamError(Exception):
-    """Root of every error this project raises on purpose."""
+    """Base class of all errors that this project raises on purpose."""
 
 
 class ConfigError(TagstreamError):
     """An option or property is unknown, unsupported or has a value that cannot be used."""
 
 
+DRIVER, WORKERS = "where the driver runs", "on every host that runs Spark's workers"
+
+
+def missing_package(what: str, package: str, error: ImportError, extra: str, where: str) -> ConfigError:
+    """The error for a package of an extra. ``what`` needs it; ``where`` it must be installed: DRIVER or WORKERS."""
+    return ConfigError(
+        f"{what}: the package {package} is missing ({error}); install it with pip install 'tagstream[{extra}]' (in a "
+        f"checkout: pip install '.[{extra}]'), {where}"
+    )
+
+
 class SchemaRefusedError(ConfigError):
-    """A change of schema that would lose values, or move rows: it is not taken up, and nothing was written."""
+    """A schema change would lose values or move rows. It is not applied, and nothing was written."""
 
 
 class StoreError(TagstreamError, OSError):
-    """A store of files (an object store, HDFS) did not do what was asked; ``filename`` says of which file."""
+    """A storage (an object store, HDFS) failed to do what was requested; ``filename`` is the file."""
 
     def __str__(self) -> str:
         return f"{self.filename}: {self.strerror}"
 
 
 class TableError(TagstreamError):
-    """Root of the errors about a Hudi table."""
+    """Base class of the errors about a Hudi table."""
 
 
 class TableNotFoundError(TableError):
@@ -43,15 +54,19 @@ class TableConfigMismatchError(TableError):
 
 
 class InstantConflictError(TableError):
-    """An instant file that must be new exists already: another writer or attempt was first."""
+    """An instant file that must be new exists already: another writer or attempt created it first."""
 
 
 class CorruptFileError(TableError):
     """A file's bytes do not follow the format."""
 
 
+class FileGoneError(CorruptFileError):
+    """A file was listed and does not exist any more: it is lost, or another writer has cleaned it or rolled it back."""
+
+
 class CleanedPastError(TableError):
-    """A read as of an earlier instant whose files a clean has deleted."""
+    """A read as of an earlier instant needs files that a clean has deleted."""
 
 
 class InvalidPartitionPathError(TableError):
@@ -63,19 +78,42 @@ class InvalidKeyError(TableError):
 
 
 class LeaseLostError(TableError):
-    """This process does not hold the table's writer lease any more: it must not publish."""
+    """This process no longer holds the table's writer lease and must not publish."""
+
+
+class LockError(TableError):
+    """The lock of the table cannot be taken or asked about; ``may_pass``: the same call may succeed later."""
+
+    def __init__(self, text: str, *, may_pass: bool = True) -> None:
+        super().__init__(text)
+        self.may_pass = may_pass
+
+
+class LockTimeoutError(LockError):
+    """Another writer had the lock of the table for longer than the options allow to wait."""
+
+
+class LockLostError(LockError):
+    """This process no longer has the lock of the table and must not publish."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text, may_pass=False)
 
 
 class ForeignCommitError(TableError):
-    """Another writer committed to the table since this one looked."""
+    """Another writer has committed to the table since this writer last read the timeline."""
+
+
+class OverlapError(ForeignCommitError):
+    """The other writer's commit and this writer's batch may have changed the same rows."""
 
 
 class StaleVersionError(TableError):
-    """A compare-and-swap named a version that is not the newest any more: another process wrote first."""
+    """A compare-and-swap named a version that is no longer the newest: another process wrote first."""
 
 
 class PendingClusteringError(TableError):
-    """A batch has rows for a file group that another writer's pending clustering (``instant``) is moving elsewhere."""
+    """A batch has rows for a file group that another writer's pending clustering (``instant``) replaces."""
 
     def __init__(self, text: str, instant: str) -> None:
         super().__init__(text)
@@ -83,12 +121,12 @@ class PendingClusteringError(TableError):
 
 
 class MissingSliceError(ForeignCommitError):
-    """A file group that the index has rows in has no slice: another writer replaced it, or index or table is damaged."""
+    """A file group that the index points to has no slice. Another writer replaced it, or index or table is damaged."""
 
 
 class MetadataTableMismatchError(UnsupportedTableError):
-    """The metadata table is not of its table's version: it must be dropped before the table is written."""
+    """The metadata table has another version than its table. Drop it before the table is written."""
 
 
 class MetadataCompactedError(TableError):
-    """The metadata table has compacted what a rollback would take back: it must be dropped and built anew."""
+    """The metadata table has compacted what a rollback would undo. Drop it and build it again."""

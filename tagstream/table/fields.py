@@ -1,9 +1,8 @@
-"""Values of fields, and their order: the fields of keys, partition paths and the ordering of events.
+"""Values of fields and their order: the fields of record keys, partition paths and ordering values.
 
-A field is a column, or a field of a struct column by its dotted path; it is null where the struct is null. An
+A field is a column, or a field of a struct column by its dotted path. It is null where the struct is null. An
 ordering value is the value of one field, or a struct of the values of several fields, compared member by member. A
-struct of which a member is null is null itself, and has no place in the order.
-
+struct with a null member is null itself and has no order.
 Hudi compares ordering values as Java does: -0.0 is smaller than 0.0, and NaN is greater than every number and
 equal to itself.
 """
@@ -22,17 +21,17 @@ from tagstream.table.errors import ConfigError
 
 
 def path_of(name: str, columns: Sequence[str]) -> tuple[str, ...]:
-    """Where a field is: the column of this name, or else the steps of a dotted path into a struct column."""
+    """Path of a field: the column of this name, or else the steps of a dotted path into a struct column."""
     return (name,) if name in columns else tuple(name.split("."))
 
 
 def column_of(rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
-    """Column of a name, or a field of a struct column by its dotted path, in one piece."""
+    """A column, or a field of a struct column by its dotted path, as one array; ConfigError for an unknown name."""
     return flat(pieces_of(rows, name))
 
 
 def pieces_of(rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array | pa.ChunkedArray:
-    """The same in the pieces that the rows are in: nothing is copied to put them together."""
+    """The same as :func:`column_of`, but the chunks stay as they are, and nothing is copied."""
     head, *path = path_of(name, rows.schema.names)
     if head not in rows.schema.names:
         raise ConfigError(f"field {name!r} is not in the schema ({', '.join(rows.schema.names)})")
@@ -45,7 +44,7 @@ def pieces_of(rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array | pa.Chunk
 
 
 def type_of(schema: pa.Schema, name: str) -> pa.DataType:
-    """Type of the column of a name, or of a field of a struct column by its dotted path; KeyError without one."""
+    """Type of the column of this name, or of the field of a struct column at this dotted path; KeyError without one."""
     head, *path = path_of(name, schema.names)
     kind = schema.field(head).type
     for step in path:
@@ -65,12 +64,12 @@ def has_field(schema: pa.Schema, name: str) -> bool:
 
 
 def columns_of(names: Iterable[str], columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns that hold fields, each once."""
+    """The top-level columns of these fields, each once."""
     return tuple(dict.fromkeys(path_of(name, columns)[0] for name in names))
 
 
 def with_type(schema: pa.Schema, name: str, kind: pa.DataType) -> pa.Schema:
-    """The schema with a column, or a field of a struct column, of this type: another type of what it has, or a new one."""
+    """The schema with this type for a column or for a field of a struct column, which is added where it is missing."""
     head, *path = path_of(name, schema.names)
     place = schema.get_field_index(head)
     if place < 0:
@@ -88,7 +87,7 @@ def _typed(old: pa.DataType | None, path: Sequence[str], kind: pa.DataType) -> p
 
 
 def is_missing(values: pa.Array) -> pa.Array:
-    """Null or, where the values are text, empty."""
+    """Whether a value is null or, in a text column, empty."""
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
     if pa.types.is_string_view(values.type):
@@ -99,7 +98,7 @@ def is_missing(values: pa.Array) -> pa.Array:
 
 
 def is_text(kind: pa.DataType) -> bool:
-    """Whether values of a type are texts, a dictionary of them among them."""
+    """Whether a type is text, or a dictionary of text."""
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
@@ -108,7 +107,7 @@ _Ints = npt.NDArray[np.int64]
 
 
 def ordering_type(schema: pa.Schema, fields: Sequence[str]) -> pa.DataType | None:
-    """Type of the ordering values; None without a field. KeyError for a field that the schema has not."""
+    """Type of the ordering values; None without a field. KeyError for a field that is not in the schema."""
     if len(fields) < 2:
         return type_of(schema, fields[0]) if fields else None
     return pa.struct([pa.field(name, type_of(schema, name)) for name in fields])
@@ -122,7 +121,7 @@ def ordering_column(rows: pa.Table, fields: Sequence[str]) -> pa.Array | None:
 
 
 def tuples(members: Sequence[pa.Array], names: Sequence[str]) -> pa.StructArray:
-    """One struct of the members' values, null where any of them is."""
+    """One struct of the members' values, null where any member is null."""
     unknown = np.zeros(len(members[0]), np.bool_)
     for member in members:
         if member.null_count:
@@ -133,7 +132,7 @@ def tuples(members: Sequence[pa.Array], names: Sequence[str]) -> pa.StructArray:
 
 
 def greater(left: pa.Array, right: pa.Array) -> pa.Array:
-    """Where the left value is greater than the right one; null where one of them is."""
+    """Whether the left value is greater than the right one; null where either is null."""
     if not pa.types.is_struct(left.type):
         return pc.greater(_in_order(left), _in_order(right))
     sides = [(_in_order(a), _in_order(b)) for a, b in zip(left.flatten(), right.flatten(), strict=True)]
@@ -144,7 +143,7 @@ def greater(left: pa.Array, right: pa.Array) -> pa.Array:
 
 
 def ranks(values: pa.Array) -> _Ints:
-    """Numbers in the order of the values, equal ones for equal values; 0 for nulls, which are the smallest."""
+    """Ranks (int64) in the order of the values, the same rank for equal values. Nulls are the smallest and have 0."""
     if not pa.types.is_struct(values.type):
         numbers: _Ints = (
             pc.rank(_in_order(values), sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
@@ -153,20 +152,20 @@ def ranks(values: pa.Array) -> _Ints:
         numbers = np.zeros(len(values), np.int64)
         for member in values.flatten():
             own = ranks(member)
-            _, together = np.unique(numbers * (int(own.max(initial=0)) + 1) + own, return_inverse=True)
-            numbers = together.astype(np.int64) + 1
+            _, combined = np.unique(numbers * (int(own.max(initial=0)) + 1) + own, return_inverse=True)
+            numbers = combined.astype(np.int64) + 1
     numbers[values.is_null().to_numpy(zero_copy_only=False)] = 0
     return numbers
 
 
 def double_codes(values: npt.NDArray[np.float64]) -> _Ints:
-    """int64 in the order of ``java.lang.Double.compare``: IEEE bits with the magnitude of negative numbers turned round."""
+    """int64 in the order of ``java.lang.Double.compare``: IEEE bits, with the magnitude of negative numbers inverted."""
     bits = np.where(np.isnan(values), np.nan, values).view(np.int64)
     return np.where(bits < 0, bits ^ np.int64(0x7FFFFFFFFFFFFFFF), bits)
 
 
 def _in_order(values: pa.Array) -> pa.Array:
-    """Values that Arrow compares as Java compares these."""
+    """Values that Arrow compares as Java compares the given ones."""
     if not pa.types.is_floating(values.type):
         return values
     numbers = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)

@@ -1,7 +1,7 @@
-"""What each version of Hudi's table format knows and does. A new version is one more entry here.
+"""The capabilities of each version of Hudi's table format. A new version is one more entry.
 
-Code asks for a capability by its name and compares no numbers. Hudi 0.15.0 writes version 6, 1.0.2 writes version 8, 1.1 and
-1.2.0 write version 9. The values were read from tables that these releases wrote.
+Code asks for a capability by its name and compares no version numbers. Hudi 0.15.0 writes version 6, 1.0.2 writes version 8,
+1.1 and 1.2.0 write version 9. The values come from tables that these releases wrote.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ class TableVersion:
 
     number: int
 
-    # Timeline (hoodie.timeline.layout.version), and whether a completed instant's file name has its completion time. File
-    # slices are ordered by completion times where there are some. Log files have the time of their delta commit from version
-    # 8 on, and that of their slice before.
+    # Timeline: hoodie.timeline.layout.version; whether the file name of a completed instant has its completion time (file
+    # slices are then ordered by completion time); whether log files have the instant of their delta commit (from version 8
+    # on) or that of their file slice (before).
     layout: int
     timeline_folder: str
     has_completion_times: bool
     names_logs_by_commit: bool
 
-    # Table properties: the one of the ordering fields; whether classes alone say how keys are made and records merged
-    # (key generator, payload), and whether the payload class is there as well as the merge mode.
+    # Table properties: the name of the one for the ordering fields; whether only classes (key generator, payload) say how
+    # keys are made and rows merged; whether the payload class is written in addition to the merge mode.
     ordering_property: str
     names_classes: bool
     names_payload: bool
 
-    # Rows: several ordering fields; kinds behind the partition fields of the custom key generator; whether partition
-    # columns that rows in logs lack are read from the path; whether every reader merges the logs of a slice whose
-    # compaction is planned; whether the complex key generator writes the key of one field without its name.
+    # Rows: several ordering fields; kinds (SIMPLE, TIMESTAMP) of the partition fields of the custom key generator; whether
+    # partition columns that rows in logs lack are read from the path; whether every reader merges the logs of a slice with
+    # a pending compaction; whether the complex key generator writes the key of one field without its name.
     several_ordering_fields: bool
     partition_kinds: bool
     drops_columns_of_logs: bool
     reads_pending_compactions: bool
     key_alone: bool
 
-    # Metadata table: whether a new table gets one, with statistics; a record index by partition; a file of index
-    # definitions; whether statistics of a deleted file are deleted or marked as such; how many entries a bloom
-    # filter of its base files is made for; the form of new statistics; whether decimals of more than 15 digits have ranges.
+    # Metadata table: whether a new table gets one, with column statistics; a record index by partition; a file of index
+    # definitions; whether the statistics of a deleted file are deleted or marked as deleted; how many entries a bloom
+    # filter of its base files is sized for; the form of new statistics; whether decimals of more than 15 digits have ranges.
     metadata_by_default: bool
     partitioned_record_index: bool
     index_definitions: bool
@@ -55,7 +55,7 @@ class TableVersion:
 
     @staticmethod
     def of(number: int) -> TableVersion:
-        """The version of a number; UnsupportedTableError for one that is not known here."""
+        """The version with this number; UnsupportedTableError for an unknown one."""
         if number not in VERSIONS:
             raise UnsupportedTableError(f"table version {number} is not known; {listed_versions()} are")
         return VERSIONS[number]
@@ -114,6 +114,6 @@ VERSIONS: Final = {version.number: version for version in (_6, _8, _9)}
 
 
 def listed_versions(*, last: str = "and", having: Callable[[TableVersion], bool] = lambda _version: True) -> str:
-    """The numbers that are known as a sentence has them: ``6, 8 and 9``; ``having``: of those versions alone."""
+    """The known numbers as a phrase: ``6, 8 and 9``. ``last`` is the last conjunction; ``having`` selects the versions."""
     *others, newest = [str(number) for number, version in sorted(VERSIONS.items()) if having(version)]
     return f"{', '.join(others)} {last} {newest}" if others else newest

@@ -1,15 +1,17 @@
-"""The options that each index needs beside its name, and the storages."""
+"""The options that each index needs beside its name, the storages, and the places of locks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import Storage
+from tests.behaviours import lock_places
 from tests.behaviours import storages as s
 from tests.support.hbase import LOOPBACK, HbaseServer
 
@@ -66,3 +68,21 @@ def _more(index: str, request: pytest.FixtureRequest) -> dict[str, str]:
         "hoodie.index.hbase.max.qps.per.region.server": "1000000",
         "hoodie.hbase.index.update.partition.path": "true",
     }
+
+
+@pytest.fixture(scope="module", params=lock_places.marked(*lock_places.KINDS))
+def lock_server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The kind of a lock, and the options of all locks of its server, which runs."""
+    with lock_places.server(request.param, tmp_path_factory.mktemp("server")) as options:
+        yield request.param, options
+
+
+@pytest.fixture
+def place(lock_server: tuple[str, dict[str, Any]], tmp_path: Path) -> Iterator[lock_places.Place]:
+    """The lock of a new table."""
+    kind, options = lock_server
+    made = lock_places.Place(kind, options, lock_places.base_path(kind, tmp_path))
+    yield made
+    made.close()

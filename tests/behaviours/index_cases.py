@@ -150,7 +150,7 @@ def cases_for(layout: Layout, *, is_global: bool) -> list[Case]:
     return [c for c in CASES if (first or c.layouts) and (is_global or not c.only_global)]
 
 
-def together(cases: list[Case]) -> list[Case]:
+def combined(cases: list[Case]) -> list[Case]:
     """The same cases in fewer batches: neighbours whose keys differ are one. An empty batch stays one of its own."""
     joined: list[Case] = []
     for case in cases:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.index.registry import FACTS
+from tagstream.index.registry import INDEX_TYPES
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.validate import validate
@@ -42,15 +42,15 @@ def mixed_events(*, is_global: bool) -> list[ev.Event]:
 
 @pytest.mark.extended(
     "more indexes of the same family, more kinds of tables",
-    first=("RECORD_INDEX-MERGE_ON_READ", "GLOBAL_BLOOM-MERGE_ON_READ", "BUCKET-MERGE_ON_READ"),
+    first=("GLOBAL_BLOOM-MERGE_ON_READ",),
     second=("MERGE_ON_READ", "GLOBAL_SIMPLE-COPY_ON_WRITE", "BLOOM-COPY_ON_WRITE"),
 )
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
-@pytest.mark.parametrize("index", marked(sorted(FACTS)))
+@pytest.mark.parametrize("index", marked(sorted(INDEX_TYPES)))
 def test_the_stream_ends_in_the_oracles_rows(
     tmp_path: Path, spark: SparkSession, conf_of: Callable[[str], dict[str, str]], table_type: str, index: str
 ) -> None:
-    is_global = FACTS[index].is_global
+    is_global = INDEX_TYPES[index].is_global
     events = mixed_events(is_global=is_global)
     case = StreamCase(tmp_path, spark, table_type, conf_of(index))
     ev.write_files(events, case.source, PER_FILE)
@@ -79,7 +79,7 @@ def test_filters_and_ranges_out_of_the_metadata_table(
     tmp_path: Path, spark: SparkSession, index: str, version: str, filters: str
 ) -> None:
     """Among them those of base files that the stream itself has told the metadata table of."""
-    events = mixed_events(is_global=FACTS[index].is_global)
+    events = mixed_events(is_global=INDEX_TYPES[index].is_global)
     conf = {
         "hoodie.index.type": index, "hoodie.write.table.version": version, "hoodie.metadata.enable": "true",
         "hoodie.bloom.index.use.metadata": "true", "hoodie.metadata.index.bloom.filter.enable": "true",
@@ -88,7 +88,7 @@ def test_filters_and_ranges_out_of_the_metadata_table(
     case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", conf)
     ev.write_files(events, case.source, PER_FILE)
     case.run()
-    expected = ev.rows(ev.oracle(events, global_index=FACTS[index].is_global).values())
+    expected = ev.rows(ev.oracle(events, global_index=INDEX_TYPES[index].is_global).values())
     assert not compare(expected, read_table(case.table), key=("id", "part"))
     table = HoodieTable.open(str(case.table))
     assert validate(table) == [] and validate_metadata(table) == []

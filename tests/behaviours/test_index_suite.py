@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.index.registry import FACTS
+from tagstream.index.registry import INDEX_TYPES
 from tagstream.state.errors import StateError
 from tagstream.streaming.batch.report import BatchReport
 from tagstream.streaming.job import sink
@@ -27,9 +27,9 @@ from tests.behaviours.index_cases import (
     Row,
     cases_for,
     check_after,
+    combined,
     marked,
     row,
-    together,
     write_case,
 )
 from tests.streaming.stream_case import StreamCase
@@ -38,13 +38,13 @@ from tests.support.table_version import has_metadata, table_version
 
 pytestmark = pytest.mark.spark
 STATE = "STATE"
-INDEXES = [STATE, *sorted(FACTS)]
+INDEXES = [STATE, *sorted(INDEX_TYPES)]
 Make = Callable[..., StreamCase]
 NAMES = [f["name"] for f in SCHEMA["fields"]]
 
 
 def is_global(index: str) -> bool:
-    return index == STATE or FACTS[index].is_global
+    return index == STATE or INDEX_TYPES[index].is_global
 
 
 def keeps_deletes(index: str, table_type: str) -> bool:
@@ -110,7 +110,7 @@ def test_every_case(tmp_path: Path, make_case: Make, index: str, layout: str, ta
     shape = LAYOUTS[layout]
     case = make_case(tmp_path, index, shape, table_type)
     cases = cases_for(shape, is_global=is_global(index))
-    cases = together(cases) if batches == "together" else cases
+    cases = combined(cases) if batches == "together" else cases
     for number, one in enumerate(cases):
         write_case(case.source, number, one)
     expected = Expected(is_global(index), bool(shape.partitions), keeps_deletes(index, table_type))
@@ -171,7 +171,7 @@ def test_a_failed_commit_is_rolled_back_and_done_again(
 
 
 @pytest.mark.extended("more indexes of the same family", first=("GLOBAL_BLOOM",))
-@pytest.mark.parametrize("index", marked(name for name in sorted(FACTS) if name != "BUCKET"))
+@pytest.mark.parametrize("index", marked(name for name in sorted(INDEX_TYPES) if name != "BUCKET"))
 def test_a_table_whose_inserts_are_in_logs_is_continued(
     tmp_path: Path, make_case: Make, conf_of: Callable[[str], dict[str, str]], index: str
 ) -> None:
@@ -256,7 +256,7 @@ def test_a_record_may_be_kept_in_the_partition_its_key_is_in(
 
 def test_an_overwrite_needs_an_index_that_lies_in_the_table(tmp_path: Path, make_case: Make) -> None:
     case = make_case(tmp_path, STATE, LAYOUTS["one partition field"], "COPY_ON_WRITE")
-    with pytest.raises(ConfigError, match="STATE keeps places of its own"):
+    with pytest.raises(ConfigError, match="STATE has its own storage"):
         case.run("--op", "INSERT_OVERWRITE")
 
 
@@ -272,7 +272,7 @@ def test_a_checkpoint_goes_on_with_another_pull_type_index_but_not_with_the_stat
     assert [r.moves for r in other.run()] == [1]
     state = make_case(tmp_path, STATE, layout, "COPY_ON_WRITE")
     with pytest.raises(
-        StateError, match="fixes index as one that looks keys up in the table .*, but hoodie.index.type now says STATE"
+        StateError, match="fixes index as one that looks keys up in the table .*, but hoodie.index.type is now STATE"
     ):
         state.run()
 
@@ -282,7 +282,7 @@ def test_a_bucketed_table_is_not_written_with_other_settings(tmp_path: Path, mak
     case = make_case(tmp_path, "BUCKET", layout, "COPY_ON_WRITE")
     write_case(case.source, 0, Case("", tuple(row(f"k{n}", f"p{n % 2}", 10, "new") for n in range(40))))
     case.run()
-    for buckets, message in (("2", "is no bucket of 0 to 1|belongs into bucket"), ("5", "belongs into bucket")):
+    for buckets, message in (("2", "is not one of the buckets 0 to 1|belongs to bucket"), ("5", "belongs to bucket")):
         other = make_case(tmp_path, "BUCKET", layout, "COPY_ON_WRITE")
         other.conf = {**case.conf, "hoodie.bucket.index.num.buckets": buckets}
         with pytest.raises(TableConfigMismatchError, match=message):

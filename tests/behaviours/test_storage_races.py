@@ -15,6 +15,7 @@ from tests.behaviours import storages as s
 AT_ONCE = 4
 
 
+@pytest.mark.extended("more kinds of storages", first=("posix-processes", "wrapped-threads"))
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_of_many_writers_of_a_name_one_wins(storage: Storage, kind: str) -> None:
     names = 30
@@ -38,6 +39,7 @@ def test_a_file_is_replaced_in_one_step(storage: Storage) -> None:
     assert (storage.read("x"), storage.names("")) == (bytes([19]) * s.BIG, ("end", "x"))
 
 
+@pytest.mark.extended("more kinds of storages", first=("posix-processes", "wrapped-threads"))
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_of_many_publishers_of_a_name_one_stays(storage: Storage, kind: str) -> None:
     names = 20
@@ -50,6 +52,7 @@ def test_of_many_publishers_of_a_name_one_stays(storage: Storage, kind: str) -> 
         assert storage.read(f"p=1/{name}") in [bytes([who]) * 1000 for who in winners]
 
 
+@pytest.mark.extended("more kinds of storages", first=("posix-processes", "wrapped-threads"))
 @pytest.mark.parametrize("kind", ["threads", "processes"])
 def test_no_change_of_a_register_is_lost(storage: Storage, kind: str) -> None:
     times = 15

@@ -81,7 +81,7 @@ def test_lines_are_appended_and_read_back(tmp_path: Path) -> None:
 def test_a_line_that_is_none_is_named(bad: str, tmp_path: Path) -> None:
     path = tmp_path / "results.jsonl"
     path.write_text('{"kind": "machine"}\n' + bad + "\n")
-    with pytest.raises(ValueError, match="line 2 is no JSON object with a kind"):
+    with pytest.raises(ValueError, match="line 2 is not a JSON object with a kind"):
         read_lines(path)
 
 

@@ -126,9 +126,9 @@ def test_the_page_has_the_figures(tmp_path: Path) -> None:
 
 def test_the_page_says_what_the_writers_promise() -> None:
     page = words(render(figures()))
-    assert "an event that comes late" in page
+    assert "a late event" in page
     assert "counted, not written" in page
-    assert "a batch writes every file anew" in page
+    assert "a batch rewrites every file" in page
     assert "replaces the newer row, and moves it back" not in page  # nobody ran Paimon
 
 
@@ -139,7 +139,7 @@ def test_what_failed_is_shown_and_nothing_of_the_file_is_markup() -> None:
     text = words(page)
     assert "1 failed or wrong" in text
     assert f"run 2 failed: it ended {HOSTILE}" in text
-    assert "1 FAILED" in text.split("Side by side")[1]
+    assert "1 FAILED" in text.split("Comparison")[1]
     assert "WRONG" not in text
     assert "Every case ended" not in text
 
@@ -161,7 +161,7 @@ def test_wrong_and_unread_rows_are_loud() -> None:
     text = words(render([wrong, unread, soak, latency, latency]))
     assert "4 failed or wrong" in text
     assert "latency, copy-on-write, K = 5 k: rows are wrong" in text
-    assert "WRONG" in text.split("Side by side")[1]
+    assert "WRONG" in text.split("Comparison")[1]
     assert "rows are wrong: 3 lost, 1 doubled" in text
     assert "nobody has read the rows" in text
     assert "9 lost" in text
@@ -169,8 +169,8 @@ def test_wrong_and_unread_rows_are_loud() -> None:
 
 
 def test_all_right_is_said_only_when_it_is() -> None:
-    assert "found right" in words(render([case(1, "tagstream", "STATE", 2.0)]))
-    assert "found right" not in words(render([{"kind": "machine", "cores": 2, "memory_gib": 1, "python": "", "java": "",
+    assert "and is correct" in words(render([case(1, "tagstream", "STATE", 2.0)]))
+    assert "and is correct" not in words(render([{"kind": "machine", "cores": 2, "memory_gib": 1, "python": "", "java": "",
                                                "versions": {}, "started": ""}]))  # fmt: skip
 
 
@@ -231,7 +231,7 @@ def test_an_empty_file_makes_a_page_and_a_damaged_one_an_error(tmp_path: Path) -
     source = tmp_path / "results.jsonl"
     source.touch()
     write_report(source, tmp_path / "report.html")
-    assert "No line tells" in (tmp_path / "report.html").read_text("utf-8")
+    assert "No line says" in (tmp_path / "report.html").read_text("utf-8")
     source.write_text('{"kind": "machine"')
-    with pytest.raises(ValueError, match="line 1 is no JSON object"):
+    with pytest.raises(ValueError, match="line 1 is not a JSON object"):
         write_report(source, tmp_path / "report.html")

@@ -54,17 +54,17 @@ def make_layout(folder: Path, table: HoodieTable, *, global_index: bool = True) 
     )
 
 
-def load(table: HoodieTable, layout: StateLayout, generation: int = 1, **options: Any) -> BootstrapReport:
+def load(table: HoodieTable, layout: StateLayout, index_load: int = 1, **options: Any) -> BootstrapReport:
     """Bootstrap in this process, at a clock that stands still."""
     options.setdefault("clock_ms", lambda: NOW_MS)
-    return bootstrap_index(table, layout, LABELS, generation, ordering_type=ordering_type(table), **options)
+    return bootstrap_index(table, layout, LABELS, index_load, ordering_type=ordering_type(table), **options)
 
 
-def content(layout: StateLayout, generation: int = 1, pointer: Callable[[int], Any] | None = None) -> dict[str, Entry]:
+def content(layout: StateLayout, index_load: int = 1, pointer: Callable[[int], Any] | None = None) -> dict[str, Entry]:
     """State key (as text, without its first byte) -> entry, of all key groups as the generation left them."""
     found: dict[str, Entry] = {}
     for label in LABELS:
-        at = starting_pointer(layout, generation, label) if pointer is None else pointer(label)
+        at = starting_pointer(layout, index_load, label) if pointer is None else pointer(label)
         store, meta = open_at(layout, label, at)
         with store:
             entries = list(store.items())
@@ -82,6 +82,6 @@ def content(layout: StateLayout, generation: int = 1, pointer: Callable[[int], A
     return found
 
 
-def live(layout: StateLayout, generation: int = 1) -> set[tuple[str, str | None, str | None]]:
+def live(layout: StateLayout, index_load: int = 1) -> set[tuple[str, str | None, str | None]]:
     """(record key, partition path, file id) of the live keys of a global index."""
-    return {(k, e.partition, e.file_id) for k, e in content(layout, generation).items() if e.partition is not None}
+    return {(k, e.partition, e.file_id) for k, e in content(layout, index_load).items() if e.partition is not None}

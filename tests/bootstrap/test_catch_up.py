@@ -14,8 +14,8 @@ from tagstream.bootstrap.catch_up import GROUP_BYTES, catch_up_index, plan_catch
 from tagstream.streaming.source.decode.debezium import DebeziumRules
 from tagstream.streaming.source.decode.make_format import FormatRules
 from tagstream.table.services.clustering import cluster
+from tagstream.table.services.clustering_options import ClusteringOptions
 from tagstream.table.services.clustering_plan import schedule_clustering
-from tagstream.table.services.options import ClusteringOptions
 from tagstream.table.write.write_context import WriteProfile
 from tests.streaming.pipeline import LABELS, Pipeline
 from tests.support import cdc
@@ -77,7 +77,7 @@ def test_order_by_lsn_after_a_clustering(
     run.batch([change("c", 1, 110, 1), change("c", 2, 120, 2)])
     run.batch([change("c", 3, 130, 3), change("c", 4, 240, 4)])
     if with_clustering:
-        monkeypatch.setattr("tests.streaming.pipeline.WriteProfile", partial(WriteProfile, epoch=clustered(run)))
+        monkeypatch.setattr("tests.streaming.pipeline.WriteProfile", partial(WriteProfile, catch_up=clustered(run)))
     run.batch([change("u", 1, 50, 5), change("d", 2, 60, 6)])
     assert {row["id"]: row["v"] for row in run.rows()} == {1: 110, 2: 120, 3: 130, 4: 240}
     assert run.counts["late"] == 2

@@ -19,8 +19,8 @@ from tagstream.state.local_store import open_at
 from tagstream.state.store_entries import all_copies
 from tagstream.streaming.source.decode.make_format import PLAIN
 from tagstream.table.services.clustering import cluster
+from tagstream.table.services.clustering_options import ClusteringOptions
 from tagstream.table.services.clustering_plan import schedule_clustering
-from tagstream.table.services.options import ClusteringOptions
 from tagstream.table.services.validate import validate
 from tagstream.table.write.write_context import WriteProfile
 from tests.streaming.pipeline import LABELS, Pipeline
@@ -55,10 +55,10 @@ def clock(run: Pipeline) -> Callable[[], int]:
     return clock_ms
 
 
-def caught_up(run: Pipeline, epoch: int, *instants: str) -> None:
+def caught_up(run: Pipeline, catch_up: int, *instants: str) -> None:
     plan = plan_catch_up(run.table, instants)
     catch_up_index(
-        run.table, plan, run.layout, LABELS, 0, epoch, clock_ms=clock(run), ordering_type=run.spec.ordering_type,
+        run.table, plan, run.layout, LABELS, 0, catch_up, clock_ms=clock(run), ordering_type=run.spec.ordering_type,
         first_batch=run.batch_id,
     )  # fmt: skip
 
@@ -117,7 +117,7 @@ def test_an_index_that_is_loaded(run: Pipeline, tmp_path: Path, monkeypatch: pyt
     )
     assert loaded.twice == KEYS
     run.pointers = {}
-    monkeypatch.setattr("tests.streaming.pipeline.WriteProfile", partial(WriteProfile, generation=1))
+    monkeypatch.setattr("tests.streaming.pipeline.WriteProfile", partial(WriteProfile, index_load=1))
     rows = [(f"k{n}", *r) for n in (3, 4, 5) for r in (("p0", 10, "first"), ("p0", 20, "again"), ("p1", 30, "again"))]
     check(run, tmp_path, rows)
 
@@ -133,7 +133,7 @@ def test_an_index_that_catches_up(
     else:
         caught_up(run, 1, first)
         caught_up(run, 2, write_again(run, tmp_path, 30, "p1"))
-    monkeypatch.setattr("tests.streaming.pipeline.WriteProfile", partial(WriteProfile, epoch=1 if at_once else 2))
+    monkeypatch.setattr("tests.streaming.pipeline.WriteProfile", partial(WriteProfile, catch_up=1 if at_once else 2))
     rows = [(f"k{n}", *r) for n in (3, 4, 5) for r in (("p0", 10, "first"), ("p0", 20, "again"), ("p1", 30, "again"))]
     check(run, tmp_path, rows)
 
@@ -145,6 +145,6 @@ def test_rows_that_a_clustering_moved(run: Pipeline, tmp_path: Path, monkeypatch
     cluster(run.table, instant, clock(run))
     run.table = run.table.reload()
     caught_up(run, 2, instant)
-    monkeypatch.setattr("tests.streaming.pipeline.WriteProfile", partial(WriteProfile, epoch=2))
+    monkeypatch.setattr("tests.streaming.pipeline.WriteProfile", partial(WriteProfile, catch_up=2))
     rows = [(f"k{n}", *r) for n in (3, 4, 5) for r in (("p0", 10, "first"), ("p1", 20, "again"))]
     check(run, tmp_path, rows)

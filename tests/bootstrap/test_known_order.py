@@ -92,6 +92,7 @@ def test_a_truncate_that_was_undone_deletes_again(tmp_path: Path) -> None:
     assert {str(ident) for ident in changes.world.model.rows(changes.world.model.now, False)} == {"k0009", "k0010"}
 
 
+@pytest.mark.extended("more kinds of tables", first=("9-2",))
 @pytest.mark.parametrize("gone", [1, 2, 3])
 @pytest.mark.parametrize("version", [6, 9])
 def test_the_order_of_events_that_were_undone_is_not_taken(tmp_path: Path, version: int, gone: int) -> None:
@@ -151,6 +152,7 @@ class Rows:
         return {ident if isinstance(ident, str) else ident[1] for ident in found}
 
 
+@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ-long-True",))
 @pytest.mark.parametrize("by_partition", [False, True])
 @pytest.mark.parametrize("ordering", ["long", "decimal"])
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])

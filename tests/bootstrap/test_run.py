@@ -18,7 +18,7 @@ from tagstream.bootstrap.plan import plan_bootstrap
 from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.bootstrap.tasks import TWICE_SUFFIX
 from tagstream.state.errors import StateError
-from tagstream.state.index_loads import newest_generation, start_path, starting_pointer
+from tagstream.state.index_loads import newest_index_load, start_path, starting_pointer
 from tagstream.state.local_store import open_at
 from tagstream.table.errors import ConfigError, CorruptFileError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -61,7 +61,7 @@ def test_a_killed_run_goes_on_where_it_stopped(kill_at: int, writer: Writer, tmp
 
     with pytest.raises(KilledError):
         load(table, layout, progress=kill)
-    assert newest_generation(layout) is None
+    assert newest_index_load(layout) is None
     written = {p: p.stat().st_mtime_ns for p in Path(layout.durable.where("gen-1")).rglob("*.*") if p.suffix != ".tmp"}
     report = load(table, layout)
     assert report.resumed == kill_at
@@ -151,7 +151,7 @@ def test_a_complete_generation_is_reported_again_and_never_changed(writer: Write
     report = load(table, layout)
     assert load(table, layout) == report
     writer.write([row(99, "p0", 1)])
-    with pytest.raises(BootstrapError, match="load generation 2"):
+    with pytest.raises(BootstrapError, match="make index load 2"):
         load(table, layout)
     load(table, layout, 2)
     assert live(layout, 2) == rows_of(writer)
@@ -189,7 +189,7 @@ def test_a_corrupt_file_is_named_or_skipped_and_counted(damage: str, written: Wr
     layout = make_layout(tmp_path, table)
     with pytest.raises(CorruptFileError, match=victim.name):
         load(table, layout)
-    assert newest_generation(layout) is None
+    assert newest_index_load(layout) is None
     report = load(table, layout, corrupt="skip")
     file_id = victim.name.split("_")[0]
     assert len(report.skipped) == 1 and victim.name in report.skipped[0]
@@ -243,7 +243,7 @@ def test_scanned_keys_that_were_damaged_before_the_load_are_not_used(written: Wr
 
     with pytest.raises(BootstrapError, match="another checksum"):
         load(table, layout, progress=damage)
-    assert newest_generation(layout) is None
+    assert newest_index_load(layout) is None
 
 
 @pytest.mark.parametrize("damage", ["no account", "half an account", "half the keys", "no keys"])
@@ -331,9 +331,9 @@ def test_bad_arguments_are_refused(written: Writer, tmp_path: Path) -> None:
     layout = make_layout(tmp_path, table)
     with pytest.raises(ConfigError, match="is not a regular expression"):
         load(table, layout, partition_regex="(")
-    with pytest.raises(ValueError, match="generation 0"):
+    with pytest.raises(ValueError, match="index load 0"):
         load(table, layout, 0)
-    with pytest.raises(ValueError, match="not kept as"):
+    with pytest.raises(ValueError, match="not stored as"):
         load(table, replace(layout, ordering="bytes"))
 
 

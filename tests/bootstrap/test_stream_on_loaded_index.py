@@ -32,7 +32,7 @@ def tag(layout: StateLayout, events: list[Event]) -> tuple[Located, int]:
     late = 0
     for i, label in enumerate(LABELS):
         mine = [e for e in events if zlib.crc32(e.key.encode()) % len(LABELS) == i]
-        profile = make_profile(0, generation=1, labels=LABELS)
+        profile = make_profile(0, index_load=1, labels=LABELS)
         result = tag_key_group(label, None, make_batch(mine, layout), profile, layout)
         names = [key[1:].decode() for key in result.skey]
         written |= set(zip(names, result.op.tolist(), result.partition, result.file_id, strict=True))
@@ -126,5 +126,5 @@ def test_spark_tasks_load_the_same_index(spark: SparkSession, tmp_path: Path) ->
     assert (ticks[-1].stage, ticks[-1].done) == ("load", len(LABELS))
     for path in base_path.glob("p*/*.parquet"):
         path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(CorruptFileError, match=r"base file .* is no readable Parquet file"):
+    with pytest.raises(CorruptFileError, match=r"base file .* is not a readable Parquet file"):
         load(table, there, 2, spark=spark)

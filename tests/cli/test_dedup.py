@@ -100,7 +100,7 @@ def test_the_newest_row_of_a_key_stays(
     made.now_ms = max(made.now_ms, 2_000_000_000_000)
     plan = plan_catch_up(made.table, (done["instant"],))
     catch_up_index(made.table, plan, made.layout, LABELS, 1, 1, clock_ms=clock_ms, ordering_type=kind, first_batch=1)
-    monkeypatch.setattr("tests.streaming.pipeline.WriteProfile", partial(WriteProfile, generation=1, epoch=1))
+    monkeypatch.setattr("tests.streaming.pipeline.WriteProfile", partial(WriteProfile, index_load=1, catch_up=1))
     events = [
         ev.Event("k0", "p0", 25, name="late"), ev.Event("k1", None, 40, deleted=True), ev.Event("k6", "p0", 40, name="new"),
         ev.Event("k7", "p2", 40, name="new"),

@@ -70,7 +70,7 @@ def test_what_can_not_be_had_is_one_error_and_what_was_fetched_stays(
     assert main(["fetch-jars", "--out", str(tmp_path / "jars")], StringIO()) == 1
     said = capsys.readouterr().err
     assert said.startswith("tagstream: error: ") and len(said.splitlines()) == 1
-    assert "/hadoop-aws-3.5.0.jar was answered with 404" in said
+    assert "/hadoop-aws-3.5.0.jar: the repository answered 404" in said
     assert len(list((tmp_path / "jars").iterdir())) == len(KAFKA)
 
 

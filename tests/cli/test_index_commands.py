@@ -75,7 +75,7 @@ def test_get_by_partition(by_partition: StreamCase, capsys: pytest.CaptureFixtur
         found = run_json("index", "get", key, "--partition", partition, *at)
         assert (found["partition_path"], found["ordering"], found["deleted"]) == (partition, event.ordering, False)
     assert main(["index", "get", "k0000001", *map(str, at)]) == 2
-    assert "name it with --partition" in capsys.readouterr().err
+    assert "name the partition with --partition" in capsys.readouterr().err
 
 
 def test_stats(case: StreamCase) -> None:
@@ -181,6 +181,7 @@ def test_verify_finds_every_injected_difference(case: StreamCase, tmp_path: Path
     assert "the first 1 of 4 differences" in run("index", "verify", *at, "--limit", 1, code=1)
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_live_job_is_read_and_neither_it_nor_its_files_notice(
     tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -224,4 +225,4 @@ def test_a_checkpoint_whose_stream_asks_the_table_holds_no_index(
     )  # fmt: skip
     for command in (["index", "stats"], ["index", "get", "k"]):
         run(*command, "--checkpoint-dir", tmp_path, code=1)
-        assert "holds no index: its stream looks keys up in the table" in capsys.readouterr().err
+        assert "has no index: its stream looks keys up in the table" in capsys.readouterr().err

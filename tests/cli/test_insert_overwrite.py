@@ -78,7 +78,7 @@ def test_partitions_by_name_and_all(writer: Writer, tmp_path: Path) -> None:
 
 def test_a_key_that_another_partition_has(writer: Writer, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = lines(tmp_path / "rows.json", [row(0, "p1", 30), row(1, "p1", 30)])
-    assert "1 keys of the rows are also in partitions that stay (k0 in 'p0')" in refused(
+    assert "1 keys of the rows are also in partitions that are not replaced (k0 in 'p0')" in refused(
         writer, capsys, "--from", source
     )
     both(writer, "insert-overwrite", "--from", source, "--hoodie-conf", "index.global.enabled=false")
@@ -99,7 +99,7 @@ def test_what_cannot_be_written(writer: Writer, tmp_path: Path, capsys: pytest.C
     )
     for name, column, text in (
         ("ver", pa.array(["5"]), "column 'ver' of"),
-        ("more", pa.array([5]), "has the column 'more', which the table has not"),
+        ("more", pa.array([5]), "has the column 'more', which the table does not have"),
     ):
         table = pa.Table.from_pylist([dict(good)], SCHEMA)
         table = table.set_column(2, name, column) if name in table.column_names else table.append_column(name, column)

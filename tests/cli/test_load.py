@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tagstream.cli.index_load import Carrier, GroupLoader, complete
+from tagstream.cli.index_load import GroupLoader, RecordSpiller, complete
 from tagstream.cli.index_processes import load_groups
 from tagstream.cli.index_reader import Entries, entries_of, key_groups_of, record_keys, state_keys
 from tagstream.cli.output import AdminError
 from tagstream.state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
-from tagstream.state.implied_deletes import emptied_key
-from tagstream.state.index_loads import GenerationMarker, newest_generation, starting_pointer
+from tagstream.state.implied_deletes import truncate_key
+from tagstream.state.index_loads import IndexLoadMarker, newest_index_load, starting_pointer
 from tagstream.state.index_view import open_view
 from tagstream.state.layout import OrderingKind, StateLayout, balanced_labels, key_group
 from tagstream.state.rocks_store import RocksStore
@@ -64,9 +64,11 @@ def content(layout: StateLayout) -> dict[int, list[tuple[Any, ...]]]:
     return found
 
 
-def loaded(folder: Path, layout: StateLayout, *carriers: Carrier, covered: tuple[str, ...] = ()) -> GenerationMarker:
-    """What the carriers took, loaded by one process."""
-    loader = GroupLoader.of(layout, len(LABELS), str(folder / "scratch"), [carrier.close() for carrier in carriers])
+def loaded(
+    folder: Path, layout: StateLayout, *spillers: RecordSpiller, covered: tuple[str, ...] = ()
+) -> IndexLoadMarker:
+    """What the spillers took, loaded by one process."""
+    loader = GroupLoader.of(layout, len(LABELS), str(folder / "scratch"), [spiller.close() for spiller in spillers])
     return complete(layout, load_groups(loader, LABELS, 1, lambda _: None), "/t", covered, ".*")
 
 
@@ -83,10 +85,10 @@ def test_records_come_out_as_they_went_in(
     monkeypatch.setattr("tagstream.cli.index_load.RUN_ROWS", run_rows)
     layout = make_layout(tmp_path, kind, global_index)
     pieces = [made(layout, 300), made(layout, 200, 300)]
-    carriers = [Carrier(layout, len(LABELS), str(tmp_path / "scratch"), task) for task in range(len(pieces))]
-    for carrier, piece in zip(carriers, pieces, strict=True):
-        carrier.add(piece)
-    marker = loaded(tmp_path, layout, *carriers, covered=("20260101000000000", "20260102000000000"))
+    spillers = [RecordSpiller(layout, len(LABELS), str(tmp_path / "scratch"), task) for task in range(len(pieces))]
+    for spiller, piece in zip(spillers, pieces, strict=True):
+        spiller.add(piece)
+    marker = loaded(tmp_path, layout, *spillers, covered=("20260101000000000", "20260102000000000"))
 
     found = content(layout)
     wanted = [row for piece in pieces for row in rows(piece)]
@@ -97,17 +99,17 @@ def test_records_come_out_as_they_went_in(
     dead = sum(place is None for _, place, *_ in wanted)
     assert (marker.live, marker.tombstones) == (len(wanted) - dead, dead)
     assert (marker.instant, marker.covered) == ("20260102000000000", ("20260101000000000", "20260102000000000"))
-    assert newest_generation(layout) == marker
+    assert newest_index_load(layout) == marker
 
 
 def test_a_key_that_comes_twice(tmp_path: Path) -> None:
     layout = make_layout(tmp_path, "int64", True)
-    carrier = Carrier(layout, len(LABELS), str(tmp_path / "scratch"))
-    carrier.add(made(layout, 20))
-    carrier.add(made(layout, 1, 4))
+    spiller = RecordSpiller(layout, len(LABELS), str(tmp_path / "scratch"))
+    spiller.add(made(layout, 20))
+    spiller.add(made(layout, 1, 4))
     with pytest.raises(AdminError, match="'key-4-é.*' is there twice"):
-        loaded(tmp_path, layout, carrier)
-    assert newest_generation(layout) is None
+        loaded(tmp_path, layout, spiller)
+    assert newest_index_load(layout) is None
 
 
 def mark(layout: StateLayout, at: int) -> Entries:
@@ -119,7 +121,7 @@ def mark(layout: StateLayout, at: int) -> Entries:
         np.full(1, NO_LOCATION, np.uint32), one * 20_260_101_000_000_000 + at, one.astype(np.uint32) * 29_000_000,
         np.full(1, TOMBSTONE, np.uint8), ordering,
     )  # fmt: skip
-    return Entries(pa.array([emptied_key(layout)], pa.binary()), records, [], -one)
+    return Entries(pa.array([truncate_key(layout)], pa.binary()), records, [], -one)
 
 
 @pytest.mark.parametrize("global_index", [True, False])
@@ -128,10 +130,10 @@ def test_every_new_group_knows_when_the_table_was_emptied(
     tmp_path: Path, kind: OrderingKind, global_index: bool
 ) -> None:
     layout = make_layout(tmp_path, kind, global_index)
-    carrier = Carrier(layout, len(LABELS), str(tmp_path / "scratch"))
+    spiller = RecordSpiller(layout, len(LABELS), str(tmp_path / "scratch"))
     for piece in (mark(layout, 5), made(layout, 40), mark(layout, 7), mark(layout, 6)):  # one of each old group
-        carrier.add(piece)
-    marker = loaded(tmp_path, layout, carrier)
+        spiller.add(piece)
+    marker = loaded(tmp_path, layout, spiller)
     found = content(layout)
     assert [group[0] for group in found.values()] == [row for _ in LABELS for row in rows(mark(layout, 7))]
     others = sorted(row for group in found.values() for row in group[1:])
@@ -144,8 +146,8 @@ def test_other_places_of_keys_come_along(tmp_path: Path) -> None:
     """Keys that another writer put into the table again."""
     layout = make_layout(tmp_path, "int64", True)
     entries = made(layout, 20)
-    carrier = Carrier(layout, len(LABELS), str(tmp_path / "scratch"))
-    carrier.add(entries)
+    spiller = RecordSpiller(layout, len(LABELS), str(tmp_path / "scratch"))
+    spiller.add(entries)
     wanted = {entries.skeys[n].as_py(): [("p1", f"f{n}"), PLACES[0]] for n in (3, 4)}
     with RocksStore(str(tmp_path / "store")) as store:
         places = sorted({place for found in wanted.values() for place in found})
@@ -153,8 +155,8 @@ def test_other_places_of_keys_come_along(tmp_path: Path) -> None:
         of_place = dict(zip(places, codes, strict=True))
         known += [copies_entry(skey, [of_place[place] for place in found]) for skey, found in wanted.items()]
         ingest_change(store, Change([], (), b"", (), known, StoreMeta(copies=2)))
-        carrier.copies.add(store, 0)
-    loaded(tmp_path, layout, carrier)
+        spiller.copies.add(store, 0)
+    loaded(tmp_path, layout, spiller)
     back: dict[bytes, list[tuple[str, str]]] = {}
     for label in LABELS:
         with open_view(layout, label, starting_pointer(layout, 1, label), 0) as store:

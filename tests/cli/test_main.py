@@ -57,7 +57,7 @@ def test_a_wrong_partition_or_column_is_wrong_use(tmp_path: Path, capsys: pytest
 
 def test_a_table_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for command in ("timeline", "commits", "files", "rows", "validate"):
-        assert "is no Hudi table" in fails(capsys, 1, "table", command, "--target-base-path", tmp_path)
+        assert "is not a Hudi table" in fails(capsys, 1, "table", command, "--target-base-path", tmp_path)
     assert list(run_json("table", "files", "--target-base-path", tmp_path, code=1)) == ["error"]
 
 
@@ -82,7 +82,7 @@ def test_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     for argv in (["get", "k"], ["stats"], ["export", "--out", tmp_path / "o"], ["verify", "--target-base-path", base]):
         at = ["index", *argv, "--checkpoint-dir"]
         assert "nowhere does not exist" in fails(capsys, 1, *at, tmp_path / "nowhere")
-        assert "is no checkpoint of Tagstream" in fails(capsys, 1, *at, base)
+        assert "is not a checkpoint of Tagstream" in fails(capsys, 1, *at, base)
     assert not (tmp_path / "o").exists()
 
 
@@ -184,4 +184,4 @@ def test_a_job_file_without_the_project_beside_it_says_so(tmp_path: Path) -> Non
     )
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert "does not find the project; run the file where it lies" in line
+    assert "does not find the project; run the file in its own folder" in line

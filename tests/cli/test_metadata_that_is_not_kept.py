@@ -22,7 +22,7 @@ CHANGES = (("compact",), ("cluster",), ("clean",), ("archive",))
 
 @pytest.mark.parametrize("command", LOOKS, ids=lambda c: c[0])
 def test_a_look_passes_over_a_metadata_table_that_is_gone(command: tuple[str, ...], tmp_path: Path) -> None:
-    """Each of them ended with "is no Hudi table" before."""
+    """Each of them ended with "is not a Hudi table" before."""
     place = unpack(GONE, tmp_path)
     before = state_of(place)
     run("table", *command, "--target-base-path", place)
@@ -31,7 +31,7 @@ def test_a_look_passes_over_a_metadata_table_that_is_gone(command: tuple[str, ..
 
 def test_its_absence_is_told(tmp_path: Path) -> None:
     text = " ".join(run("table", "validate", "--target-base-path", unpack(GONE, tmp_path)).split())
-    assert "name a metadata table (column_stats, files) that is not there; it is passed over" in text
+    assert "name a metadata table (column_stats, files) that does not exist; it is ignored" in text
 
 
 @pytest.mark.parametrize("command", CHANGES, ids=lambda c: c[0])
@@ -44,7 +44,7 @@ def test_a_change_drops_what_it_cannot_keep_and_says_so(name: str, command: tupl
     table = HoodieTable.open(str(place))
     if name == GONE:
         assert table.config.metadata_partitions == ()
-        assert "whose folder is not there any more" in told
+        assert "whose folder is missing" in told
     else:
         assert "secondary_index_rider_idx" in told
         assert {*table.config.metadata_partitions} == {"column_stats", "files", "partition_stats", "record_index"}

@@ -13,7 +13,10 @@ import pytest
 from tagstream.cli import services_run as process
 from tagstream.cli.services_run import ProcessOptions, one_round
 from tagstream.streaming.lease_keeper import LeaseKeeper
-from tagstream.streaming.services.compaction import Compacted, CompactionsElsewhere
+from tagstream.streaming.services.compaction import CompactionInOtherProcess
+from tagstream.streaming.services.service import Turn
+from tagstream.table.locks.lock import TableLock
+from tagstream.table.locks.options import LockOptions
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.compaction import begin_compaction, complete_compaction
 from tagstream.table.services.compaction_plan import schedule_compaction
@@ -28,6 +31,8 @@ from tests.table.writer import CrashError, Writer, row
 
 OPTIONS = ProcessOptions("one", compaction=CompactionOptions(max_delta_commits=1), clean=None, archive=None)
 
+NO_LOCK = TableLock(None, LockOptions())
+
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
@@ -39,17 +44,21 @@ def nothing(_: str) -> None:
 
 @dataclass
 class Job:
-    """As much of a job as its part of the matter needs: the table and its lease."""
+    """As much of a job as its part of the matter needs: the table, its lease, and the small files that nobody asks for."""
 
     table: HoodieTable
     env: SimpleNamespace
+    small_files: SimpleNamespace
 
     @staticmethod
     def of(table: HoodieTable, lease: LeaseKeeper) -> Job:
-        return Job(table, SimpleNamespace(lease=lease, clock_ms=now_ms))
+        env = SimpleNamespace(lease=lease, check=lease.check, lock=NO_LOCK, clock_ms=now_ms)
+        return Job(table, env, SimpleNamespace(reload=lambda _view, _groups: None))
 
-    def turn(self) -> list[Compacted]:
-        return CompactionsElsewhere(self).turn(nothing)  # type: ignore[arg-type]
+    def turn(self) -> list[str]:
+        """The instants that a job which has just begun completes."""
+        now = Turn(None, nothing, self.table.timeline, nothing)
+        return CompactionInOtherProcess(self).finish(now)  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -88,8 +97,7 @@ def test_beside_a_job(version: int, processes: int, writer: Writer, job: Job) ->
     assert rows(writer.table) == before
     writer.now_ms = now_ms()
     writer.write([row(3, "p1", 60, "beside")])
-    (done,) = job.turn()
-    assert done.instant == plan.time
+    assert job.turn() == [plan.time]
     assert plans(writer.table) == []
     writer.now_ms = now_ms()
     sound(writer)
@@ -143,8 +151,10 @@ def test_two_processes_at_once(writer: Writer, job: Job) -> None:
         statuses.append([task.run() for task in tasks])
     assert hand_in(writer.table, plan.time, "two", statuses[1])
     assert not hand_in(writer.table, plan.time, "one", statuses[0])
-    (done,) = job.turn()
-    assert [s.stat.path for s in done.statuses] == [s.stat.path for s in statuses[1]]
+    assert job.turn() == [plan.time]
+    (commit,) = (i for i in writer.table.timeline().completed_writes if i.time == plan.time)
+    written = writer.table.timeline().metadata(writer.table.storage, commit).all_stats()
+    assert sorted(s.path for s in written) == sorted(s.stat.path for s in statuses[1])
     assert not hand_in(writer.table, plan.time, "one", statuses[0])
     writer.now_ms = now_ms()
     sound(writer)
@@ -239,9 +249,7 @@ def test_a_job_that_died_while_it_gave_the_files_their_names(version: int, write
     found = look(writer.table, plan.time, now_ms()).statuses
     assert found
     publish_files(writer.table, plan.time, found)  # and the process is killed here
-    elsewhere = CompactionsElsewhere(job)  # type: ignore[arg-type]
-    (done,) = elsewhere.turn(nothing)
-    assert done.instant == plan.time
+    assert job.turn() == [plan.time]
     assert plans(writer.table) == []
     assert rows(writer.table) == before
     writer.now_ms = now_ms()

@@ -90,14 +90,16 @@ def test_show_escapes_and_writes_the_very_bytes(checkpoint: Path, tmp_path: Path
     assert (tmp_path / "value").stat().st_mode & 0o777 == 0o600
     run(checkpoint, "show", "0.4.1.2", "--out", tmp_path / "key", "--key")
     assert (tmp_path / "key").read_bytes() == b"k"
-    assert "is there already" in run(checkpoint, "show", "0.4.1.1", "--out", tmp_path / "value", code=1)["error"]
+    assert (
+        "exists; give another --out" in run(checkpoint, "show", "0.4.1.1", "--out", tmp_path / "value", code=1)["error"]
+    )
     assert "has no value" in run(checkpoint, "show", "0.4.1.2", "--out", tmp_path / "x", code=1)["error"]
     for ident in ("0.4.1.9", "nonsense", "1.2.3"):
         assert "has no record" in run(checkpoint, "show", ident, code=1)["error"]
 
 
 def test_a_checkpoint_that_is_none(tmp_path: Path) -> None:
-    assert "is no checkpoint" in run(tmp_path, "list", code=1)["error"]
+    assert "is not a checkpoint" in run(tmp_path, "list", code=1)["error"]
 
 
 def test_replay_takes_what_was_left_out_once(checkpoint: Path, tmp_path: Path) -> None:
@@ -162,7 +164,7 @@ def test_a_replay_whose_records_are_gone_says_so(
         replay(files, str(tmp_path / "in"), fit)
     quarantine_of(files, 0).delete_tree("batch=" + "0" * 19 + "3")
     assert (
-        "2 of its records are not in the quarantine any more"
+        "2 of its records are no longer in the quarantine"
         in run(checkpoint, "replay", "--to", tmp_path / "in", code=1)["error"]
     )
 

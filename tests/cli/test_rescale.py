@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from tagstream.cli.main import main
 from tagstream.state.checkpoint import META_FILE, begin_building, is_unfinished
-from tagstream.streaming.recovery.takeover import Takeover, write_takeover
+from tagstream.streaming.recovery.takeover import QueryIndexLoad, write_query_index_load
 from tagstream.streaming.source.file_lister import FileLister, ListerOptions
 from tagstream.streaming.source.file_plans import PlanLog
 from tagstream.table.storage.posix import PosixStorage
@@ -71,6 +71,7 @@ def revived_by_a_wrong_index() -> set[str]:
     return {e.key for e in AFTER if e.key in newest and not e.deleted and (e.ordering or 0) < (newest[e.key] or 0)}
 
 
+@pytest.mark.extended("more kinds of tables", first=("import",))
 @pytest.mark.parametrize("way", ["rescale", "rescale by two processes", "import"])
 def test_a_stream_goes_on_on_the_new_checkpoint(case: StreamCase, tmp_path: Path, way: str) -> None:
     mine = copied(case, tmp_path / "job")
@@ -199,7 +200,7 @@ def test_a_stream_on_what_a_killed_rescale_left_begins_anew(case: StreamCase, tm
     mine.checkpoint.rename(tmp_path / "old")
     begin_building(PosixStorage(str(mine.checkpoint)), "a test")
     shutil.copytree(tmp_path / "old" / "tagstream" / "index", mine.checkpoint / "tagstream" / "index")
-    write_takeover(PosixStorage(str(mine.checkpoint)), Takeover(1))
+    write_query_index_load(PosixStorage(str(mine.checkpoint)), QueryIndexLoad(1))
     ev.write_files(AFTER[:50], mine.source, 150, first=10)
     mine.run()
     assert run_json("index", "verify", "--checkpoint-dir", mine.checkpoint, "--target-base-path", mine.table)["equal"]
@@ -221,7 +222,7 @@ def test_a_checkpoint_the_table_has_left_behind(
     instant = newest.stem.split("_")[0]
 
     foreign_commit(mine, "29990101000000000")
-    assert "has 1 commit that the index does not know (29990101000000000; of another writer" in fails(
+    assert "has 1 commit that the index lacks (29990101000000000; by another writer" in fails(
         arguments(mine, new), new, capsys
     )
     for path in timeline_of(mine.table).glob("29990101000000000*"):
@@ -235,7 +236,7 @@ def test_a_checkpoint_the_table_has_left_behind(
     for name in ("offsets", "commits"):
         for path in (mine.checkpoint / name).glob("*2*"):
             path.unlink()
-    assert f"({instant}; of another writer, or of a newer copy" in fails(arguments(mine, new), new, capsys)
+    assert f"({instant}; by another writer, or by a newer copy" in fails(arguments(mine, new), new, capsys)
 
 
 def test_a_checkpoint_of_another_query(case: StreamCase, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -275,7 +276,7 @@ def test_what_is_imported_must_be_an_index_of_the_table(
     assert "1 not in the table" in refused(extra)
     assert "was not made by `tagstream index export`" in refused(good.replace_schema_metadata(None))
     bad.write_bytes(b"PAR1")
-    assert "is no readable Parquet file" in fails(argv, new, capsys)
+    assert "is not a readable Parquet file" in fails(argv, new, capsys)
     bad.unlink()
     assert "bad.parquet does not exist" in fails(argv, new, capsys)
 

@@ -61,7 +61,7 @@ def test_clean_and_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     at = ("--target-base-path", writer.table.base_path)
     assert run_json("table", "clean", *at, "--commits", 2, "--yes")["changed"] is False
     run("table", "archive", *at, "--min-commits", 3, "--max-commits", 4, "--commits", 3, "--yes", code=2)
-    assert "--min-commits is 3 and --commits 3: what the cleaner retains" in capsys.readouterr().err
+    assert "--min-commits is 3 and --commits 3: the commits that the cleaner retains" in capsys.readouterr().err
 
 
 def test_there_and_back(writer: Writer) -> None:

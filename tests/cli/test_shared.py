@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tagstream.cli import index_processes as shared
-from tagstream.cli.index_load import Carrier, GroupLoader, complete
+from tagstream.cli.index_load import GroupLoader, RecordSpiller, complete
 from tagstream.cli.index_processes import load_groups, processes_for
 from tagstream.cli.output import AdminError
 from tests.cli.test_load import LABELS, PLACES, content, made, make_layout
@@ -26,18 +26,18 @@ def test_how_many_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("processes", [1, 2])
 def test_files_that_number_their_places_differently(tmp_path: Path, processes: int) -> None:
     layout = make_layout(tmp_path, "tuple", True)
-    carried, wanted = [], []
+    spilled, wanted = [], []
     for task, order in enumerate(([0, 1, 2], [2, 0, 1])):
         entries = made(layout, 150, 150 * task)
         names, numbers = [PLACES[i] for i in order], np.argsort(order)
         place = np.where(entries.place >= 0, numbers[entries.place], -1).astype(np.int64)
-        carrier = Carrier(layout, len(LABELS), str(tmp_path / "scratch"), task)
-        carrier.add(type(entries)(entries.skeys, entries.records, names, place))
-        carried.append(carrier.close())
+        spiller = RecordSpiller(layout, len(LABELS), str(tmp_path / "scratch"), task)
+        spiller.add(type(entries)(entries.skeys, entries.records, names, place))
+        spilled.append(spiller.close())
         wanted += [
             (key, names[at] if at >= 0 else None) for key, at in zip(entries.skeys.to_pylist(), place, strict=True)
         ]
-    loader = GroupLoader.of(layout, len(LABELS), str(tmp_path / "scratch"), iter(carried))
+    loader = GroupLoader.of(layout, len(LABELS), str(tmp_path / "scratch"), iter(spilled))
     said: list[str] = []
     starts = load_groups(loader, LABELS, processes, said.append)
     assert [start.label for start in starts] == list(LABELS)
@@ -49,9 +49,9 @@ def test_files_that_number_their_places_differently(tmp_path: Path, processes: i
 
 def test_what_a_process_fails_with_is_the_commands_error(tmp_path: Path) -> None:
     layout = make_layout(tmp_path, "int64", True)
-    carriers = [Carrier(layout, len(LABELS), str(tmp_path / "scratch"), task) for task in (0, 1)]
-    for carrier in carriers:
-        carrier.add(made(layout, 20))
-    loader = GroupLoader.of(layout, len(LABELS), str(tmp_path / "scratch"), [carrier.close() for carrier in carriers])
+    spillers = [RecordSpiller(layout, len(LABELS), str(tmp_path / "scratch"), task) for task in (0, 1)]
+    for spiller in spillers:
+        spiller.add(made(layout, 20))
+    loader = GroupLoader.of(layout, len(LABELS), str(tmp_path / "scratch"), [spiller.close() for spiller in spillers])
     with pytest.raises(AdminError, match="is there twice; an index has each key once"):
         load_groups(loader, LABELS, 2, lambda _: None)

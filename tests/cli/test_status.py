@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.cli.status import standing
+from tagstream.cli.status import stream_state
 from tagstream.streaming.errors import BadRecordsError
 from tagstream.streaming.monitor.health import Begun, Stops, read_stops, write_stops
 from tagstream.table.storage.posix import PosixStorage
@@ -36,7 +36,7 @@ def test_a_stream_through_its_fates(tmp_path: Path, spark: SparkSession) -> None
     assert seen == ["running"]
     doc = run_json("status", "--checkpoint-dir", case.checkpoint)
     assert (doc["state"], doc["batch_finished"], doc["batch_planned"], doc["bad_records"]) == ("ended", 1, None, 0)
-    assert doc["text"].endswith("all that the source had was taken")
+    assert doc["text"].endswith("all records of the source were read")
 
     checkpoint = PosixStorage(str(case.checkpoint))
     two = replace(replace(read_stops(checkpoint), begun=BEGUN).killed(2, None), begun=BEGUN).killed(2, None)
@@ -59,10 +59,10 @@ def test_who_holds_the_lease_is_at_work() -> None:
     noted = Stops(begun=BEGUN)
     owner = LeaseOwner("worker-3", "boot", 77, 5)
     lease = Lease(1, owner, expires_ms=60_000, ttl_ms=60_000)
-    assert standing(noted, lease, 4, now_ms=30_000).state == "running"
-    assert standing(noted, lease, 4, now_ms=60_000).state == "killed"
-    assert standing(noted, replace(lease, released=True), 4, now_ms=30_000).state == "killed"
-    assert standing(noted, replace(lease, owner=replace(owner, pid=78)), 4, now_ms=30_000).state == "killed"
-    found = standing(noted, None, 4, now_ms=30_000)
+    assert stream_state(noted, lease, 4, now_ms=30_000).state == "running"
+    assert stream_state(noted, lease, 4, now_ms=60_000).state == "killed"
+    assert stream_state(noted, replace(lease, released=True), 4, now_ms=30_000).state == "killed"
+    assert stream_state(noted, replace(lease, owner=replace(owner, pid=78)), 4, now_ms=30_000).state == "killed"
+    found = stream_state(noted, None, 4, now_ms=30_000)
     assert found.text.startswith("1970-01-01 00:00:01 UTC: killed in batch 4; out of memory?")
-    assert standing(Stops(), None, None, now_ms=0).state == "unknown"
+    assert stream_state(Stops(), None, None, now_ms=0).state == "unknown"

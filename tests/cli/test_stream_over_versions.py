@@ -44,6 +44,7 @@ def test_a_stream_goes_on(tmp_path: Path, spark: SparkSession, table_type: str, 
     assert "differences" in verified
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_the_metadata_table_is_made_anew(tmp_path: Path, spark: SparkSession) -> None:
     """It is dropped with the change, and the stream that keeps one makes it in the new version."""
     case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", {"hoodie.metadata.enable": "true"})

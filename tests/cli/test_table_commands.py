@@ -102,9 +102,9 @@ def test_every_problem_is_listed(tmp_path: Path) -> None:
     assert run_json("table", "validate", *at)["problems"] == []
     (tmp_path / "t" / "p0" / "notes.txt").write_text("mine")
     found = run_json("table", "validate", *at, code=1)
-    assert found["problems"] == [{"problem": "p0/notes.txt is no file of a Hudi table"}]
+    assert found["problems"] == [{"problem": "p0/notes.txt is not a file of a Hudi table"}]
     assert (found["problem_count"], found["sound"], found["keys"]) == (1, False, 30)
-    assert "p0/notes.txt is no file of a Hudi table" in run("table", "validate", *at, code=1)
+    assert "p0/notes.txt is not a file of a Hudi table" in run("table", "validate", *at, code=1)
 
 
 def test_a_key_in_two_partitions_is_wrong_only_for_global_keys(tmp_path: Path) -> None:

@@ -122,6 +122,6 @@ def test_a_checkpoint_that_is_none_is_refused(tmp_path: Path, capsys: pytest.Cap
     (tmp_path / "c").mkdir()
     at = ("--target-base-path", tmp_path / "t", "--checkpoint-dir", tmp_path / "c")
     run("table", "page", *at, "--out", tmp_path / "page.html", code=1)
-    assert "is no checkpoint of Tagstream" in capsys.readouterr().err
+    assert "is not a checkpoint of Tagstream" in capsys.readouterr().err
     assert not (tmp_path / "page.html").exists()
     assert PosixStorage(str(tmp_path)).exists("t")

@@ -49,7 +49,7 @@ def test_up_and_down(writer: Writer) -> None:
         assert read_snapshot(table.reload()).sort_by("id") == before
     again = run_json("table", "downgrade", *at, "--to", 6, "--yes")
     assert (again["changed"], again["settings"], again["removed"]) == (False, [], [])
-    assert "had version 6 already" in run("table", "downgrade", *at, "--to", 6, "--yes")
+    assert "already had version 6" in run("table", "downgrade", *at, "--to", 6, "--yes")
 
 
 def test_a_metadata_table_that_is_dropped_is_among_the_settings(tmp_path: Path) -> None:

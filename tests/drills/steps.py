@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from tagstream.streaming.process import COMMIT_POINTS
+from tagstream.table.steps import COMMIT_STEPS
 from tests.drills.report import Drill
 from tests.drills.stream_job import CountedJob
 from tests.support.table_version import has_metadata
 
-COMPLETED = COMMIT_POINTS.index("completed")
-METADATA = tuple(point for point in COMMIT_POINTS if point.startswith("metadata_"))
-PLAIN = tuple(point for point in COMMIT_POINTS if point not in METADATA)
+COMPLETED = COMMIT_STEPS.index("completed")
+METADATA = tuple(point for point in COMMIT_STEPS if point.startswith("metadata_"))
+PLAIN = tuple(point for point in COMMIT_STEPS if point not in METADATA)
 KEPT = {
     "hoodie.metadata.enable": "true",
     "hoodie.metadata.record.index.enable": "true",
@@ -39,7 +39,7 @@ class Position:
         batch = self.crash_at(point)
         if point == "commit_log":
             return Position(batch + 1)
-        return Position(batch, replay=COMMIT_POINTS.index(point) >= COMPLETED or (self.replay and batch == self.batch))
+        return Position(batch, replay=COMMIT_STEPS.index(point) >= COMPLETED or (self.replay and batch == self.batch))
 
     @property
     def committed(self) -> int:
@@ -47,7 +47,7 @@ class Position:
         return self.batch + self.replay
 
 
-def pair_circuit(points: tuple[str, ...], among: Collection[str] = COMMIT_POINTS) -> list[str]:
+def pair_circuit(points: tuple[str, ...], among: Collection[str] = COMMIT_STEPS) -> list[str]:
     """Shortest sequence with every ordered pair of points of which one is in ``among``, a point with itself too."""
     follow = {point: [other for other in points if point in among or other in among] for point in points}
     stack, circuit = [points[0]], []
@@ -61,7 +61,7 @@ def pair_circuit(points: tuple[str, ...], among: Collection[str] = COMMIT_POINTS
 
 def points() -> tuple[str, ...]:
     """The steps of a commit to the kind of table that this is run on."""
-    return COMMIT_POINTS if has_metadata() else PLAIN
+    return COMMIT_STEPS if has_metadata() else PLAIN
 
 
 def conf() -> dict[str, str]:
@@ -75,7 +75,7 @@ def kill_at_each(points: Sequence[str], drill: Drill, job: CountedJob) -> None:
         job.crash(point, batch)
         drill.injected += 1
         drill.compare(job)
-        assert job.batches() == batch + (COMMIT_POINTS.index(point) >= COMPLETED), point
+        assert job.batches() == batch + (COMMIT_STEPS.index(point) >= COMPLETED), point
     _to_the_end(drill, job)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tagstream.state.checkpoint import current_root
+from tagstream.state.checkpoint import current_query_folder
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate_metadata import validate_metadata
 from tagstream.table.storage.posix import PosixStorage
@@ -51,7 +51,7 @@ class Job:
     @property
     def root(self) -> Path:
         """Of the checkpoint's query: where Spark's folders and its index are."""
-        return Path(current_root(PosixStorage(str(self.checkpoint))).files.root)
+        return Path(current_query_folder(PosixStorage(str(self.checkpoint))).files.root)
 
     @property
     def checkpoint(self) -> Path:

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tagstream.state.tag_batch import OP_INSERT, OP_UPDATE
-from tagstream.streaming.batch.located import Lanes, by_lane
+from tagstream.streaming.batch.located import WriteTasks, by_write_task
 from tagstream.streaming.source.packed import pack, unpack
 from tagstream.table import chunks
 from tagstream.table.file_group.names import list_partitions
@@ -47,7 +47,7 @@ def test_a_lane_of_more_than_an_array_holds(tmp_path: Path, table_type: str) -> 
         with pytest.raises(pa.ArrowInvalid, match="offset overflow"):
             rows.combine_chunks()
         rows = chunks.take(rows, np.arange(ROWS)[::-1])  # as the tag step does with a key group of this size
-        again = [value for _, value in by_lane(rows, Lanes(1))]
+        again = [value for _, value in by_write_task(rows, WriteTasks(1))]
         del rows
         gc.collect()
         (status,) = write_commit(writer, unpack(again))

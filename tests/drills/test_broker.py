@@ -72,7 +72,7 @@ def test_expired_offsets_stop_the_job_until_the_loss_is_accepted(
             delete_records(drill_broker, job.topic, forgotten)
             drill.injected += 1
             message = job.fails()
-            assert "no longer has offsets the checkpoint needs" in message and FAIL_KEY in message, message
+            assert "no longer has offsets that the checkpoint needs" in message and FAIL_KEY in message, message
             drill.compare(job)  # nothing was skipped
             for p, end in forgotten.items():
                 job.expired.setdefault(p, set()).update(range(begin[p], end))

@@ -19,9 +19,9 @@ LOGS_STAY = {"hoodie.datasource.write.streaming.disable.compaction": "true"}
 
 def last_commits_entry(job: KafkaJob) -> None:
     """Spark's last commits entry, with the checksum file beside it: the last batch is replayed."""
-    newest = max(int(p.name) for p in (job.root / "commits").iterdir() if p.name.isdigit())
-    (job.root / "commits" / str(newest)).unlink()
-    (job.root / "commits" / f".{newest}.crc").unlink()
+    newest = max(int(p.name) for p in (job.query_folder / "commits").iterdir() if p.name.isdigit())
+    (job.query_folder / "commits" / str(newest)).unlink()
+    (job.query_folder / "commits" / f".{newest}.crc").unlink()
 
 
 def last_commits_entry_and_instant(job: KafkaJob) -> None:

@@ -112,7 +112,7 @@ def test_map_outputs_are_lost(table_type: str, cluster: Cluster, new_drill: NewD
                     with suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGCONT)
                 if code := process.wait(DEADLINE_S):
-                    assert "nothing of the batch was committed, a restart does it again" in error_line(process, code)
+                    assert "the batch was not committed, and a restart processes it again" in error_line(process, code)
                 assert "FetchFailed" in process.output()
             drill.compare(job)
             job.finish()

@@ -194,4 +194,4 @@ def test_a_folder_of_the_driver_is_missed(
     with submitted.start(*([flag, str(tmp_path / "mine")] if flag else [])) as process:
         said = error_line(process, process.wait(DEADLINE_S))
     assert str(tmp_path) in said
-    assert what == "source" or "must lie where all" in said
+    assert what == "source" or "must lie where all" in said or "must be accessible to all" in said

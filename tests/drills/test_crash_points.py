@@ -10,7 +10,7 @@ from itertools import pairwise, product
 
 import pytest
 
-from tagstream.streaming.process import COMMIT_POINTS
+from tagstream.table.steps import COMMIT_STEPS
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.steps import METADATA, PLAIN, batches_of, conf, kill_at_each, kill_in_turn, pair_circuit, points
 from tests.support.events import Mix, generate
@@ -22,11 +22,11 @@ MIX = Mix(keys=300, tombstones=0.03)
 
 
 def test_the_circuit_has_every_pair_once() -> None:
-    circuit = pair_circuit(COMMIT_POINTS)
-    assert len(circuit) == len(COMMIT_POINTS) ** 2 + 1
-    assert len(set(pairwise(circuit))) == len(COMMIT_POINTS) ** 2
-    some = set(pairwise(pair_circuit(COMMIT_POINTS, METADATA)))
-    assert some == {pair for pair in product(COMMIT_POINTS, repeat=2) if set(pair) & set(METADATA)}
+    circuit = pair_circuit(COMMIT_STEPS)
+    assert len(circuit) == len(COMMIT_STEPS) ** 2 + 1
+    assert len(set(pairwise(circuit))) == len(COMMIT_STEPS) ** 2
+    some = set(pairwise(pair_circuit(COMMIT_STEPS, METADATA)))
+    assert some == {pair for pair in product(COMMIT_STEPS, repeat=2) if set(pair) & set(METADATA)}
 
 
 @pytest.mark.drill

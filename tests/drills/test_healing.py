@@ -91,7 +91,7 @@ def damage(kind: str) -> Callable[[KafkaJob], None]:
     """Every file of a kind cut short, and the local stores gone, so that they are needed."""
 
     def cut(job: KafkaJob) -> None:
-        found = list((job.root / "tagstream" / "index" / kind).glob("*/*.sst"))
+        found = list((job.query_folder / "tagstream" / "index" / kind).glob("*/*.sst"))
         assert found
         for path in found:
             path.write_bytes(path.read_bytes()[:-9])
@@ -103,7 +103,7 @@ def damage(kind: str) -> Callable[[KafkaJob], None]:
 
 def half(job: KafkaJob) -> None:
     """Spark's half of the checkpoint deleted."""
-    for path in job.root.iterdir():
+    for path in job.query_folder.iterdir():
         if path.name not in ("tagstream", "why.txt"):
             shutil.rmtree(path) if path.is_dir() else path.unlink()
 
@@ -212,7 +212,7 @@ def test_a_second_writer_and_a_table_that_is_gone(table_type: str, new_drill: Ne
         drill.compare(job)
         kept = job.table.rename(job.folder / "kept")
         line = job.fails()
-        assert "was deleted or made anew" in line and str(job.checkpoint) in line, line
+        assert "was deleted or created again" in line and str(job.checkpoint) in line, line
         drill.injected += 1
         shutil.rmtree(job.table, ignore_errors=True)
         Path(kept).rename(job.table)

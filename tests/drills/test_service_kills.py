@@ -11,10 +11,10 @@ from itertools import islice
 
 import pytest
 
-from tagstream.streaming.process import SERVICE_POINTS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
+from tagstream.table.steps import SERVICE_STEPS
 from tests.drills.conftest import NewDrill, NewJob
 from tests.drills.kafka_job import KafkaJob
 from tests.support.events import Event, Mix, generate
@@ -62,14 +62,14 @@ TWICE = ("version 6", "version 9, metadata table", "version 9, beside the batche
 def points_of(table_type: str, conf: dict[str, str]) -> list[str]:
     """The steps that such a table's services have; where there is clustering, or cleaning beside the batches, its alone."""
     if "hoodie.clustering.inline" in conf:
-        found = [p for p in SERVICE_POINTS if p.startswith("clustering_") and p != "clustering_stopped"]
+        found = [p for p in SERVICE_STEPS if p.startswith("clustering_") and p != "clustering_stopped"]
     elif "hoodie.clustering.async.enabled" in conf:
-        found = [p for p in SERVICE_POINTS if p.startswith("clustering_")]
+        found = [p for p in SERVICE_STEPS if p.startswith("clustering_")]
     elif "hoodie.clean.async.enabled" in conf:
-        found = [p for p in SERVICE_POINTS if p.startswith("clean_")]
+        found = [p for p in SERVICE_STEPS if p.startswith("clean_")]
     else:
         kinds = ("compaction_", "clean_", "archive_") if table_type == "MERGE_ON_READ" else ("clean_", "archive_")
-        found = [p for p in SERVICE_POINTS if p.startswith(kinds)]
+        found = [p for p in SERVICE_STEPS if p.startswith(kinds)]
     return [p for p in found if "_metadata" not in p or conf.get("hoodie.metadata.enable") == "true"]
 
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.streaming.process import SERVICE_POINTS, WORKER_POINTS
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.compaction_worker import STALE_MS
+from tagstream.table.steps import SERVICE_STEPS, WORKER_STEPS
 from tagstream.table.timeline.instant import COMMIT
 from tests.drills import test_service_kills as kills
 from tests.drills.conftest import NewDrill, NewJob
@@ -97,7 +97,7 @@ def test_beside_a_stream_that_only_plans(name: str, new_drill: NewDrill, new_job
         events = generate(40 * PER_BATCH, MIX, seed=37)
         job.produce(islice(events, 2 * PER_BATCH))
         job.finish()  # a plan is on the timeline
-        for number, point in enumerate(WORKER_POINTS):
+        for number, point in enumerate(WORKER_STEPS):
             with job.start("--continuous") as stream:
                 job.produce(islice(events, PER_BATCH))
                 wait_for(job.all_taken, DEADLINE_S, "the stream")  # it holds the lease, and has planned
@@ -131,7 +131,7 @@ def test_beside_a_stream_that_only_plans(name: str, new_drill: NewDrill, new_job
 @pytest.mark.parametrize("name", CASES)
 def test_while_no_job_runs(name: str, new_drill: NewDrill, new_job: NewJob) -> None:
     version, more = CASES[name]
-    points = [p for p in SERVICE_POINTS if not p.startswith("clustering_")]
+    points = [p for p in SERVICE_STEPS if not p.startswith("clustering_")]
     points = [p for p in points if "_metadata" not in p or more is RECORD_INDEX]
     with new_drill(f"services in a process of their own, alone, {name}", "MERGE_ON_READ", len(points)) as drill:
         job = new_job("MERGE_ON_READ", PER_BATCH, conf=NONE | more | {"hoodie.write.table.version": version})

@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.drill, pytest.mark.s3, pytest.mark.stores]
 CHUNK = 80
 MIX = Mix(keys=300, partitions=6)
 TYPES = ("MERGE_ON_READ", "COPY_ON_WRITE")
-TOLD = ("credentials have run out", "ExpiredToken")
+TOLD = ("credentials have expired", "ExpiredToken")
 FULL = ("a disk is full", "XMinioStorageFull", "could only be written to 0", "No space left")
 # A DataNode takes no block where a gigabyte would not be left, and keeps room for a whole block of each file.
 SMALL_DISK = {

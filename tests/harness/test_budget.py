@@ -50,6 +50,7 @@ def test_in_time_all_run(tmp_path: Path) -> None:
     assert "6 passed" in out and "not run" not in out
 
 
+@pytest.mark.extended("processes that are started, killed or paused")
 def test_a_run_begins_at_the_file_that_a_text_chooses(tmp_path: Path) -> None:
     orders = set()
     for text in ("one", "two", "three", "four"):

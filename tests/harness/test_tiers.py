@@ -73,6 +73,7 @@ def names(output: str) -> list[str]:
     return [line.partition("::")[2] for line in output.splitlines() if "::" in line]
 
 
+@pytest.mark.extended("it looks at the whole of the sources, as `make check` does")
 def test_each_test_is_in_one_tier(tmp_path: Path) -> None:
     assert names(collected(tmp_path, MODULE, "--tier", "first").stdout) == FIRST
     second = collected(tmp_path, MODULE, "--tier", "second").stdout

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.versioned import versioned_files
 
 FILES = {
@@ -34,6 +36,7 @@ def test_files_that_reach_the_kind_of_tables_are_named_and_no_others(tmp_path: P
     ]
 
 
+@pytest.mark.extended("it looks at the whole of the sources, as `make check` does")
 def test_of_the_projects_own_files_those_that_stream_are_named_and_decoders_are_not() -> None:
     found = versioned_files()
     assert "tests/drills/test_crash_points.py" in found

@@ -41,9 +41,9 @@ def test_a_server_that_stays_away_is_named(thrift: HbaseServer, make_case: Calla
     commits = Commits.of(case.look())
     answers = index._tag(dying(thrift), commits, pa.int64())
     assert next(answers).num_rows == 5
-    where = (
-        f"{case.index.options.table}.*{re.escape(case.index.options.address)}.*get locations, tried 4 times.*See that"
-    )
+    options = case.index.options
+    failed = "could not get locations in 4 tries.*Check that HBase"
+    where = f"{options.table}.*{re.escape(options.address)}.*{failed}"
     with pytest.raises(HbaseUnavailableError, match=where):
         next(answers)
     assert pauses == [0.5, 1.0, 2.0]

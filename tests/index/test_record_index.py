@@ -91,11 +91,11 @@ def test_a_table_without_one_is_refused_by_name(tmp_path: Path, spark: SparkSess
 @pytest.mark.parametrize(
     ("name", "index", "words"),
     [
-        ("cow_v9_record_index", RecordLevelIndex(), "over all partitions; take hoodie.index.type=RECORD_INDEX"),
+        ("cow_v9_record_index", RecordLevelIndex(), "over all partitions; set hoodie.index.type=RECORD_INDEX"),
         (
             "mor_v9_partitioned_record_index",
             GlobalRecordLevelIndex(),
-            "by partition; take hoodie.index.type=RECORD_LEVEL",
+            "by partition; set hoodie.index.type=RECORD_LEVEL",
         ),
     ],
 )

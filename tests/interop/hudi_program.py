@@ -17,6 +17,7 @@ from typing import Any
 
 ANSWER = "ANSWER "
 SETTINGS = "HUDI_HADOOP_SETTINGS"  # of the environment: what Hadoop is to know of a store, as JSON
+METASTORE = "hive.metastore.uris"  # among them: tables are found by their names in this metastore
 # Text of a list of pairs of keys and their places, whose own text is not the same in every build of the bundle.
 LOCATED = re.compile(r"\(([^,()]*),HoodieRecordGlobalLocation(.*?)\)(?=, \(|\]$)")
 NAMED = re.compile(r"(partitionPath|fileId)=([^,(){}]*)")
@@ -46,7 +47,10 @@ def session(bundle: str, scratch: str, *class_path: str) -> Any:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
     }
-    conf |= {f"spark.hadoop.{name}": value for name, value in json.loads(os.environ.get(SETTINGS) or "{}").items()}
+    settings = json.loads(os.environ.get(SETTINGS) or "{}")
+    conf |= {f"spark.hadoop.{name}": value for name, value in settings.items()}
+    if METASTORE in settings:
+        conf["spark.sql.catalogImplementation"] = "hive"
     builder = SparkSession.builder.appName("hudi")
     for key, value in conf.items():
         builder = builder.config(key, value)
@@ -163,6 +167,16 @@ def hfile(spark: Any, order: dict[str, Any]) -> dict[str, Any]:
     return {"ends": ends, "passed": passed, "found": found}
 
 
+def sync(spark: Any, order: dict[str, Any]) -> None:
+    """Hudi's HiveSyncTool on a table, with these properties."""
+    jvm = spark._jvm
+    properties = jvm.java.util.Properties()
+    for key, value in order["options"].items():
+        properties.setProperty(key, value)
+    conf = jvm.org.apache.hadoop.conf.Configuration(spark.sparkContext._jsc.hadoopConfiguration())
+    jvm.org.apache.hudi.hive.HiveSyncTool(properties, conf).syncHoodieTable()
+
+
 def cause(error: BaseException) -> str:
     """The chain of Java's causes, which py4j hides, or Python's own trace."""
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
@@ -173,7 +187,7 @@ def cause(error: BaseException) -> str:
     return "\n".join(lines) or traceback.format_exc()
 
 
-ORDERS = {"read": read, "write": write, "change": change, "sql": sql, "locate": locate, "hfile": hfile}
+ORDERS = {"read": read, "write": write, "change": change, "sql": sql, "locate": locate, "hfile": hfile, "sync": sync}
 
 
 def main() -> None:

@@ -159,6 +159,11 @@ class HudiSpark:
         ]
         return found
 
+    def sync(self, table: Path | str, options: Mapping[str, str]) -> None:
+        """Hudi's HiveSyncTool on a table; `options`: its properties but for the base path."""
+        base = {"hoodie.base.path": str(table), "hoodie.datasource.meta.sync.base.path": str(table)}
+        self._order(do="sync", table=str(table), options={**base, **options})
+
     def _order(self, **order: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(order) + "\n")

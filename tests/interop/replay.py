@@ -24,14 +24,14 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.schema.conform import conform
 from tagstream.table.schema.schema import COMMIT_TIME, RECORD_KEY, avro_to_arrow, with_meta
-from tagstream.table.services.metadata_changes import told_to_metadata
+from tagstream.table.services.metadata_changes import with_metadata_stats
 from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStat, WriteStatus
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write import commit
 from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.write_context import WriteContext, WriterOptions
-from tests.interop.replay_metadata import begin_metadata, services_before, tell_metadata
+from tests.interop.replay_metadata import begin_metadata, services_before, update_metadata
 from tests.support.stored import stored
 
 NOW_MS = 1_798_761_600_000  # 2027
@@ -116,7 +116,7 @@ def _replay_commit(both: Replay, timeline: Timeline, instant: Instant) -> None:
             avro_json=avro,
             as_of=before.newest_completed,
             timeline=before,
-            options=told_to_metadata(
+            options=with_metadata_stats(
                 ours, WriterOptions(bloom=bloom_params(real), inserts_to_base_files=True), avro_to_arrow(avro)
             ),
         )
@@ -131,7 +131,7 @@ def _replay_commit(both: Replay, timeline: Timeline, instant: Instant) -> None:
         )
     commit.publish_files(ours, time, statuses)
     services_before(both, instant.time)
-    after = tell_metadata(both, time, statuses, steps)
+    after = update_metadata(both, time, statuses, steps)
     content = CommitMetadata.build(statuses, {}, avro, metadata.operation)
     commit.complete(ours, time, instant.action, content, after=after)
 

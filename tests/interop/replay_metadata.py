@@ -73,7 +73,7 @@ def services_before(both: Replay, told: str) -> None:
             assert clean(writer, times)
 
 
-def tell_metadata(
+def update_metadata(
     both: Replay, instant: str, statuses: Sequence[WriteStatus], steps: Sequence[tuple[WriteStat, Step]]
 ) -> str | None:
     """Tell ours, if there is one, of a commit; what the data's completion must be later than."""

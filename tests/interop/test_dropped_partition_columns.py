@@ -37,7 +37,7 @@ def test_hudi_reads_and_continues_our_table(
     }
     case = StreamCase(tmp_path, spark, table_type, conf)
     if table_type == MOR and table_version() < 8:
-        with pytest.raises(UnsupportedTableError, match="give nulls for the partition columns"):
+        with pytest.raises(UnsupportedTableError, match="return nulls for the partition columns"):
             case.run()
         return
     sent = list(ev.generate(600, ev.Mix(keys=90, partitions=3), seed=23))

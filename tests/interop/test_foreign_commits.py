@@ -84,7 +84,7 @@ class Shared:
             assert not wrong, f"{who}: {wrong}"
         assert validate(HoodieTable.open(str(self.case.table))) == []
 
-    def epochs(self) -> int:
+    def catch_ups(self) -> int:
         """Catch-ups so far; the index was never loaded anew."""
         index = self.case.checkpoint / "tagstream" / "index"
         assert not (index / "gen-1").exists()
@@ -106,14 +106,14 @@ def test_everything_that_hudi_does_between_two_runs(
     shared.told += upserted
     shared.stream(300)
     shared.check()
-    assert shared.epochs() == 1
+    assert shared.catch_ups() == 1
 
     deleted = [ev.Event(e.key, e.partition, e.ordering, deleted=True) for e in shared.live()[3:9]]
     shared.write([ev.Event(e.key, e.partition, shared.now, name="x", amount=0.0) for e in deleted], "delete")
     shared.told += deleted
     shared.stream(400)
     shared.check()
-    assert shared.epochs() == 2
+    assert shared.catch_ups() == 2
 
     rows, at = shared.live(), shared.now
     over = sorted({e.partition or "" for e in rows})[0]
@@ -124,7 +124,7 @@ def test_everything_that_hudi_does_between_two_runs(
     shared.told += [*new, *(ev.Event(e.key, e.partition, e.ordering, deleted=True) for e in gone)]
     shared.stream(500)
     shared.check()
-    assert shared.epochs() == 3
+    assert shared.catch_ups() == 3
 
     rows = shared.live()
     dropped = sorted({e.partition or "" for e in rows})[1]
@@ -134,7 +134,7 @@ def test_everything_that_hudi_does_between_two_runs(
     shared.told += [ev.Event(e.key, e.partition, e.ordering, deleted=True) for e in gone]
     shared.stream(600)
     shared.check()
-    assert shared.epochs() == 4
+    assert shared.catch_ups() == 4
 
     at = shared.now
     rewritten = [ev.Event(e.key, e.partition, at, name="clustered", amount=7.0) for e in shared.live()[:4]]
@@ -145,7 +145,7 @@ def test_everything_that_hudi_does_between_two_runs(
     shared.told += rewritten
     shared.stream(700)
     shared.check()
-    assert shared.epochs() == 5
+    assert shared.catch_ups() == 5
     assert shared.case.run() == []
 
 
@@ -166,4 +166,4 @@ def test_hudi_writes_in_mid_run(hudi: HudiSpark, spark: SparkSession, tmp_path: 
     assert [r.batch_id for r in reports] == [0, 1, 2, 3]
     shared.told = [*shared.events[:200], *foreign, *shared.events[200:400]]
     shared.check()
-    assert shared.epochs() == 1
+    assert shared.catch_ups() == 1

@@ -64,7 +64,7 @@ class Both:
             "hoodie.metadata.enable": "false",
         }
         if isinstance(case.index, RebalancedHbaseIndex):
-            settings["hoodie.index.class"] = case.index.java_class
+            settings["hoodie.index.class"] = case.index.java_classes[0]
         table = pa.Table.from_pylist(list(rows), schema=case.writer.schema)
         self.hudi.write(case.writer.table, table, {**settings, **options}, operation)
 

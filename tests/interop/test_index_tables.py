@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from tagstream.index.registry import FACTS
+from tagstream.index.registry import INDEX_TYPES
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tests.behaviours.conftest import conf_of as conf_of  # the fixture
@@ -45,7 +45,7 @@ def in_order(count: int, *, is_global: bool, seed: int) -> list[ev.Event]:
 def test_stream_and_hudi_take_turns(
     hudi: HudiSpark, spark: SparkSession, tmp_path: Path, index: str, table_type: str
 ) -> None:
-    is_global = FACTS[index].is_global
+    is_global = INDEX_TYPES[index].is_global
     settings = {"hoodie.index.type": index, **SETTINGS.get(index, {})}
     case = StreamCase(tmp_path, spark, table_type, settings, NULLABLE)
     events = in_order(900, is_global=is_global, seed=71)
@@ -87,7 +87,7 @@ def test_stream_and_hudi_take_turns(
 
 
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
-@pytest.mark.parametrize("index", ["STATE", *sorted(FACTS)])
+@pytest.mark.parametrize("index", ["STATE", *sorted(INDEX_TYPES)])
 def test_hudi_reads_what_every_index_wrote(
     hudi: HudiSpark,
     spark: SparkSession,
@@ -96,7 +96,7 @@ def test_hudi_reads_what_every_index_wrote(
     index: str,
     table_type: str,
 ) -> None:
-    is_global = index == "STATE" or FACTS[index].is_global
+    is_global = index == "STATE" or INDEX_TYPES[index].is_global
     events = mixed_events(is_global=is_global)
     case = StreamCase(tmp_path, spark, table_type, conf_of(index))
     ev.write_files(events, case.source, 600)

@@ -20,10 +20,11 @@ from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.archiving import archive_table
 from tagstream.table.services.cleaning import clean, schedule_clean
 from tagstream.table.services.clustering import cluster
+from tagstream.table.services.clustering_options import ClusteringOptions
 from tagstream.table.services.clustering_plan import schedule_clustering
 from tagstream.table.services.compaction import compact
 from tagstream.table.services.compaction_plan import schedule_compaction
-from tagstream.table.services.options import ArchiveOptions, CleanOptions, CleanPolicy, ClusteringOptions
+from tagstream.table.services.options import ArchiveOptions, CleanOptions, CleanPolicy
 from tagstream.table.services.replaced_partitions import delete_partitions
 from tagstream.table.services.restore import restore
 from tagstream.table.services.rollback_completed import rollback_completed

@@ -17,7 +17,7 @@ import tagstream
 from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.streaming.batch.report import BatchReport
 from tagstream.streaming.job.job import open_table, stream
-from tagstream.streaming.job.preflight import SparkNeeds, check_stream, look, look_before_spark
+from tagstream.streaming.job.preflight import SparkNeeds, check_before_spark, check_start, check_stream
 from tagstream.streaming.monitor.watch import Watch
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.options.options import Options
@@ -162,10 +162,10 @@ def run_stream(spark: SparkSession, options: Options) -> Quiet:
     """What the command does between reading its options and its exit code, on a session that is there."""
     shown = Quiet()
     with Watch(options, now_ms) as watch:
-        if options.transformers:
-            look_before_spark(options, os.environ, NEEDS)
+        if options.source.transformers:
+            check_before_spark(options, os.environ, NEEDS)
             options = with_transformed_schema(spark, options)
-        check_stream(look(options, os.environ, now_ms(), NEEDS).table, options.index.type)
+        check_stream(check_start(options, os.environ, now_ms(), NEEDS).table, options.index.type)
         table = open_table(options, now_ms())
         watch.table_opened(table)
         stream(spark, options, table, shown, StopFlag(), CrashPlan(), now_ms, watch)

@@ -40,19 +40,19 @@ OTHERS: Mapping[str, Mapping[str, str]] = {
 }
 # Refusals beside those of pairs: each names the key, or the place that fixes it, and what to do.
 LINES = (
-    r"table \S+ has [\w.]+=.*, but the job says .*; remove the option, or give another --target-base-path",
-    r"makes partition paths of times by .*, the job says .*; remove the keys hoodie.keygen.timebased",
-    r"uses key generator \S+, the job says \S+; with another one every key would be new: remove the option",
-    r"fixes (index|global_index|ordering) as .*, but .* now says .*; go back to that value, or start with a new checkpoint",
-    r"fixes (shuffle_partitions|key_groups) as .*; go back to that value, or make a checkpoint with another one from this",
-    r"fixes stream_id as .*; this checkpoint is that of another source. Give the new source a checkpoint of its own",
-    r"is bucket \d+, but its key .* belongs into bucket \d+ of \d+ by .*: give the hoodie.bucket.index.num.buckets",
-    r"has version 6, whose readers .*: give hoodie.write.table.version=8 or 9, or take the global one",
-    r"column '\w+' is .*, in the table it is .*; a column's type is only widened .*: keep it, or give the new type to",
+    r"table \S+ has [\w.]+=.*, but the job has .*; remove the option, or set another --target-base-path",
+    r"makes partition paths of times by .*, but the job has .*; remove the keys hoodie.keygen.timebased",
+    r"uses key generator \S+, but the job has \S+; with another key generator every key would be new: remove the option",
+    r"fixes (index|global_index|ordering) as .*, but .* is now .*; set that value again, or start with a new checkpoint",
+    r"fixes (shuffle_partitions|key_groups) as .*; set that value again, or make a checkpoint with the new value from this",
+    r"fixes stream_id as .*; this checkpoint belongs to another source. Give the new source its own checkpoint",
+    r"is bucket \d+, but its key .* belongs to bucket \d+ of \d+ by .*; set the hoodie.bucket.index.num.buckets",
+    r"has version 6, whose readers .*: set hoodie.write.table.version=8 or 9, or use the global one",
+    r"column '\w+' is .*, in the table it is .*; a column's type is only widened .*: keep the type, or use",
     r"hoodie.write.record.merge.mode = COMMIT_TIME_ORDERING .* contradicts the ordering field",
-    r"rows of a DataFrame have no order among each other, and table \S+ has no ordering field: send them by files or a",
+    r"rows of a DataFrame have no order, and table \S+ has no ordering field: send the records as files or to a",
 )
-_SEVERAL = re.compile(r"\d+ settings keep this job from starting:")
+_SEVERAL = re.compile(r"\d+ settings prevent the start of this job:")
 
 
 @dataclass(frozen=True)

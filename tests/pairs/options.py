@@ -163,35 +163,35 @@ class Refusal:
 REFUSALS = (
     Refusal(
         "version", ("6",), "ordering", ("several",),
-        r"several ordering fields \(ts, seq, .*\), which tables of version 6 do not know: give hoodie.write.table.version=8",
+        r"several ordering fields \(ts, seq, .*\), which tables of version 6 do not support: set hoodie.write.table.version",
     ),
     Refusal(
         "version", ("6",), "index", ("RECORD_LEVEL_INDEX",),
-        r"would get version 6, whose readers .* give hoodie.write.table.version=8 or 9, or take the global one",
+        r"would get version 6, whose readers .* set hoodie.write.table.version=8 or 9, or use the global one",
     ),
     Refusal(
         "version", ("6",), "metadata", ("record index by partition",),
-        r"would get version 6, whose readers .* give hoodie.write.table.version=8 or 9, or take the global one",
+        r"would get version 6, whose readers .* set hoodie.write.table.version=8 or 9, or use the global one",
     ),
     Refusal(
         "index", (*_GLOBAL_RECORD_INDEX, "RECORD_LEVEL_INDEX"), "metadata", ("off",),
-        r"hoodie.metadata.enable = false .*: hoodie.index.type=RECORD_\w+ lies in the metadata table; remove one",
+        r"hoodie.metadata.enable = false .*: hoodie.index.type=RECORD_\w+ is in the metadata table; remove one",
     ),
     Refusal(
         "index", ("BUCKET",), "metadata", ("record index", "record index by partition"),
-        r"hoodie.index.type=BUCKET does not look up which keys a bucket has, .*; remove it, or take another index",
+        r"hoodie.index.type=BUCKET does not look up the keys of a bucket, .*; remove it, or use another index",
     ),
     Refusal(
         "index", ("STATE by partition", "BLOOM", "SIMPLE"), "metadata", ("record index",),
-        r"a key can have a row in each partition, .* give hoodie.metadata.record.level.index.enable",
+        r"a key can have a row in each partition, .* set hoodie.metadata.record.level.index.enable",
     ),
     Refusal(
         "index", ("RECORD_LEVEL_INDEX",), "metadata", ("record index",),
-        r"a metadata table has one record index, and RECORD_LEVEL_INDEX asks for the other form; remove one",
+        r"a metadata table has one record index, and RECORD_LEVEL_INDEX is for the other form; remove one",
     ),
     Refusal(
         "index", _GLOBAL_RECORD_INDEX, "metadata", ("record index by partition",),
-        r"a metadata table has one record index, and RECORD_INDEX asks for the other form; remove one",
+        r"a metadata table has one record index, and RECORD_INDEX is for the other form; remove one",
     ),
     Refusal(
         "index", ("BUCKET",), "services", ("clustering", "all", "beside the batches"),
@@ -199,15 +199,15 @@ REFUSALS = (
     ),
     Refusal(
         "ordering", ("none",), "source", ("json", "json by SQL", "maxwell-json", "canal-json", "DataFrame"),
-        r"(files|rows of a DataFrame) have no order among each other: give hoodie.table.ordering.fields",
+        r"(files|rows of a DataFrame) have no order: set hoodie.table.ordering.fields",
     ),
     Refusal(
         "ordering", ("none",), "index", tuple(name for name in OPTIONS["index"] if name not in STATES),
-        r"(files|rows of a DataFrame) have no order among each other: give hoodie.table.ordering.fields",
+        r"(files|rows of a DataFrame) have no order: set hoodie.table.ordering.fields",
     ),
     Refusal(
         "key", ("several",), "layout", ("times", "texts of times"),
-        r"it takes one key and one partition field, but there are 2 and 1; give CUSTOM, and .* \(\w+:TIMESTAMP, or SIMPLE",
+        r"it needs one key and one partition field, but there are 2 and 1; use CUSTOM, and .* \(\w+:TIMESTAMP, or SIMPLE",
     ),
 )  # fmt: skip
 

@@ -19,7 +19,7 @@ from tests.pairs.options import ONE_START, lines_of
 from tests.pairs.oracle import Oracle
 
 # Behind what is wrong, for all problems of a file: how to leave the file as it is.
-_HINT = re.compile(r"\nto leave a file as it is, take keys out on the command line: .*$")
+_HINT = re.compile(r"\nto keep a file unchanged, remove keys on the command line: .*$")
 
 
 @dataclass(frozen=True)

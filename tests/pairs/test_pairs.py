@@ -27,6 +27,7 @@ SEED, PARTS = 1, 12
 FIRST = (2, 3)
 
 
+@pytest.mark.extended("it looks at the whole of the sources, as `make check` does")
 def test_every_pair_that_may_be_is_in_each_array_and_no_other() -> None:
     allowed = set(all_pairs()) - refused_pairs().keys()
     for seed in (1, 2):
@@ -137,6 +138,7 @@ def test_pairs_that_are_refused(tmp_path: Path, spark: SparkSession) -> None:
     assert [outcome.kind for outcome in outcomes] == ["refused"] * len(cases), summary(outcomes)
 
 
+@pytest.mark.extended("more kinds of tables", first=("2",))
 @pytest.mark.spark
 @pytest.mark.parametrize("number", FIRST)
 def test_a_new_table_of_a_case(tmp_path: Path, spark: SparkSession, number: int) -> None:
@@ -169,8 +171,10 @@ def test_edits_are_of_every_setting() -> None:
 
 
 def test_a_refusal_that_is_not_known_is_a_failure() -> None:
-    several = "2 settings keep this job from starting:\n  {0}\n  {0}"
-    known = "table /t has hoodie.table.name=a, but the job says b (c); remove the option, or give another --target-base-path"
+    several = "2 settings prevent the start of this job:\n  {0}\n  {0}"
+    known = (
+        "table /t has hoodie.table.name=a, but the job has b (c); remove the option, or set another --target-base-path"
+    )
     assert known_line(ConfigError(known), 1) == known_line(ConfigError(several.format(known)), 2) == LINES[0]
     assert known_line(ConfigError(several.format(known)), 1) is None
     assert known_line(ConfigError("it does not work"), 1) is None

@@ -19,17 +19,16 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.batch.located import Lanes, packed_columns
+from tagstream.streaming.batch.located import WriteTasks, packed_columns
 from tagstream.streaming.batch.spark_checkpoint import newest_batch, raw_offset
 from tagstream.streaming.batch.tag import TagSpec, tag_records
 from tagstream.streaming.job.restart import schema_notes
 from tagstream.streaming.job.sink import BatchSink
-from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.source.kafka_topic import EARLIEST, Ends
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import make_key_function
 from tagstream.table.storage.opening import OPENERS, canonical
-from tests.simulation.processes import Processes, SimulatedStorage
+from tests.simulation.processes import Processes, QuietRenewals, SimulatedLock, SimulatedStorage
 from tests.simulation.pull import located_by_index
 from tests.simulation.session import Frame, Session
 from tests.support import cdc
@@ -93,7 +92,8 @@ class Task:
 class Engine:
     """``limit``: records of a partition that a batch takes at most. ``retried``: how often a task runs a second time, as one
     that failed late or was speculated, by chance. ``starts``: where each batch began to read, by query id and number: a
-    query's first batch has no offsets before it in Spark's files."""
+    query's first batch has no offsets before it in Spark's files. ``lock``: the number of the process that has the table's
+    lock."""
 
     topic: Topic
     random: Random
@@ -101,6 +101,7 @@ class Engine:
     retried: float = 0.0
     task: Task = field(default_factory=Task)
     starts: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
+    lock: list[int] = field(default_factory=list)
 
     def runs(self) -> int:
         """How often the next task runs."""
@@ -115,48 +116,52 @@ class Query:
 
     def __init__(self, engine: Engine, session: Session, job: JobContext, sink: BatchSink) -> None:
         self.engine, self.session, self.job, self.sink = engine, session, job, sink
-        self._root = job.root.files
+        self._query_folder = job.query_folder.files
 
     def run(self) -> None:
         """All that the topic has, as the trigger ``availableNow`` does."""
-        root = self._root
-        if not root.exists("metadata"):
+        query_folder = self._query_folder
+        if not query_folder.exists("metadata"):
             ident = f"00000000-0000-4000-8000-{self.engine.random.getrandbits(48):012x}"
-            root.replace("metadata", json.dumps({"id": ident}).encode())
+            query_folder.replace("metadata", json.dumps({"id": ident}).encode())
         while True:
-            finished, planned = newest_batch(root, "commits"), newest_batch(root, "offsets")
+            finished, planned = newest_batch(query_folder, "commits"), newest_batch(query_folder, "offsets")
             batch = 0 if finished is None else finished + 1
             start = self._start(batch)
             if planned is not None and planned >= batch:
-                end = _offsets(raw_offset(root, batch))
+                end = _offsets(raw_offset(query_folder, batch))
             else:
                 end = self._next(start)
                 if end == start:
                     return
                 doc = {TOPIC: {str(p): at for p, at in end.items()}}
-                root.replace(f"offsets/{batch}", "\n".join(["v1", "{}", json.dumps(doc)]).encode())
-            self.engine.starts[json.loads(root.read("metadata"))["id"], batch] = start
+                query_folder.replace(f"offsets/{batch}", "\n".join(["v1", "{}", json.dumps(doc)]).encode())
+            self.engine.starts[json.loads(query_folder.read("metadata"))["id"], batch] = start
             self.sink(BatchFrame(self, batch, start, end), batch)  # type: ignore[arg-type]
-            root.replace(f"commits/{batch}", b'v1\n{"nextBatchWatermarkMs":0}')
+            query_folder.replace(f"commits/{batch}", b'v1\n{"nextBatchWatermarkMs":0}')
 
     def state(self, batch: int) -> dict[int, bytes]:
         """The pointers that the state has after a batch."""
         if batch < 0:
             return {}
-        doc = json.loads(self._root.read(f"{STATE}/{batch}"))
+        doc = json.loads(self._query_folder.read(f"{STATE}/{batch}"))
         return {int(label): base64.b64decode(text) for label, text in doc.items()}
 
     def keep_state(self, batch: int, pointers: dict[int, bytes]) -> None:
         """Commit a version of the state, over one that an attempt before has left."""
         doc = {str(label): base64.b64encode(value).decode() for label, value in sorted(pointers.items())}
-        self._root.replace(f"{STATE}/{batch}", json.dumps(doc).encode())
+        self._query_folder.replace(f"{STATE}/{batch}", json.dumps(doc).encode())
 
     def _start(self, batch: int) -> dict[int, int]:
         if batch > 0:
-            return _offsets(raw_offset(self._root, batch - 1))
-        if not self._root.exists(FIRST):  # Spark's source keeps where it began, whatever it is given at a later start
-            self._root.replace(FIRST, json.dumps({TOPIC: {str(p): at for p, at in self._given().items()}}).encode())
-        return _offsets(json.loads(self._root.read(FIRST)))
+            return _offsets(raw_offset(self._query_folder, batch - 1))
+        if not self._query_folder.exists(
+            FIRST
+        ):  # Spark's source keeps where it began, whatever it is given at a later start
+            self._query_folder.replace(
+                FIRST, json.dumps({TOPIC: {str(p): at for p, at in self._given().items()}}).encode()
+            )
+        return _offsets(json.loads(self._query_folder.read(FIRST)))
 
     def _given(self) -> dict[int, int]:
         text = self.job.position.starting_offsets
@@ -198,19 +203,19 @@ class BatchFrame:
         keyed = self.keyed()
         located = self._tagged(keyed) if self.locate is None else self.locate(keyed)
         engine, out = self.query.engine, []
-        lanes: dict[int, list[Located]] = {}
+        write_tasks: dict[int, list[Located]] = {}
         for row in located:
-            lanes.setdefault(row[0], []).append(row)
+            write_tasks.setdefault(row[0], []).append(row)
         engine.task.stage += 1
-        for lane, rows in sorted(lanes.items()):
+        for write_task, rows in sorted(write_tasks.items()):
             batch = pa.RecordBatch.from_pydict(
                 {
-                    "lane": pa.array([lane] * len(rows), pa.int32()),
+                    "lane": pa.array([write_task] * len(rows), pa.int32()),
                     "rows": pa.array([row[1] for row in rows], pa.binary()),
                     "status": pa.array([row[2] for row in rows], pa.string()),
                 }
             )
-            engine.task.partition = lane
+            engine.task.partition = write_task
             for _ in range(engine.runs()):
                 engine.task.attempt += 1
                 answer = list(write(iter([batch])))
@@ -242,7 +247,7 @@ class BatchFrame:
         query, job, profile = self.query, self.query.job, self.query.job.read_profile()
         spec = TagSpec(
             layout=job.layout, profiles=job.profiles, run=job.run, run_owner=job.run_owner, crash=job.env.crash,
-            lanes=job.env.meta.shuffle_partitions, storage=job.table.storage,
+            write_tasks=job.env.meta.shuffle_partitions, storage=job.table.storage,
             timeline_folder=job.table.config.timeline_folder, action=job.action, partial=job.decode.partial_rows,
         )  # fmt: skip
         pointers = query.state(self.batch_id - 1)
@@ -255,8 +260,8 @@ class BatchFrame:
             if result.pointer is not None and result.pointer != pointer:
                 spec.check_pending(profile)
                 pointers[label] = result.pointer
-            lanes = Lanes(spec.lanes, profile.write_lanes)
-            out += zip(*packed_columns(label, rows, result.delta, result.stats, lanes), strict=True)
+            write_tasks = WriteTasks(spec.write_tasks, profile.write_tasks)
+            out += zip(*packed_columns(label, rows, result.delta, result.stats, write_tasks), strict=True)
         query.keep_state(self.batch_id, pointers)
         return out
 
@@ -266,13 +271,13 @@ def _offsets(doc: Any) -> dict[int, int]:
 
 
 class Deferred:
-    """Stands for work beside the batches: it runs when it is asked for the second time, or must have ended."""
+    """Stands for work during batches: it runs when it is asked for the second time, or must have ended."""
 
-    def __init__(self, _spark: object, _name: str, work: Callable[[], Any], *, beside: bool) -> None:
+    def __init__(self, _spark: object, _name: str, work: Callable[[], Any], *, is_async: bool) -> None:
         self._work, self._asked, self._ran = work, 0, False
         self._result: Any = None
         self._error: Exception | None = None
-        if not beside:
+        if not is_async:
             self._run()
 
     @property
@@ -315,13 +320,6 @@ class OneThread:
         return [task(item) for item in work]
 
 
-class QuietLease(LeaseKeeper):
-    """A lease that no thread renews: the clock of a simulation stands still while nothing happens."""
-
-    def _keep(self) -> None:
-        return
-
-
 def _located_rows(job: JobContext, rows: BatchFrame, instant: str) -> BatchFrame:
     rows.locate = partial(located_by_index, job, instant)
     return rows
@@ -354,7 +352,12 @@ def installed(engine: Engine, processes: Processes, clock_ms: Callable[[], int])
         stack.enter_context(patch.dict(OPENERS, {"file": open_local}))
         put(f"{lease}.LeaseOwner.this_process", staticmethod(processes.owner))
         put(f"{lease}._process_start", processes.start_of)
-        put(f"{job}.LeaseKeeper", QuietLease)
+        put("tagstream.streaming.lease_keeper.Renewals", QuietRenewals)
+        put("tagstream.streaming.lease_keeper._held", set())  # of this simulated process
+        put(
+            f"{job.removesuffix('.job')}.table_match.open_lock",
+            lambda asked, *_: asked.provider and SimulatedLock(processes, engine.lock),
+        )
         put(f"{job}.start_query", lambda session, context, sink, *_: Query(engine, session, context, sink))
         put(f"{job}.run_to_end", _run_to_end)
         put(f"{job}.end_query", lambda _: None)
@@ -370,7 +373,7 @@ def installed(engine: Engine, processes: Processes, clock_ms: Callable[[], int])
         put("tagstream.bootstrap.run.run_tasks", _tasks_here)
         put("tagstream.bootstrap.catch_up.run_tasks", _tasks_here)
         put("tagstream.table.storage.storage.ThreadPoolExecutor", OneThread)
-        for module in ("compaction", "clustering", "table_services"):
+        for module in ("compaction", "clustering", "cleaning"):
             put(f"{services}.{module}.Background", Deferred)
         put("tagstream.cli.main._now_ms", clock_ms)
         yield

@@ -98,7 +98,8 @@ class Model:
         # What is read again ends where it was before: only the last of such batches is exact.
         done = all(end[p] >= self.furthest.get(p, 0) for p in end)
         self.furthest = {p: max(self.furthest.get(p, 0), end[p]) for p in end}
-        self.log.append(Entry(instant, self.folded(before.state, events), dict(end), done if again else before.exact))
+        offsets = {**before.offsets, **end}
+        self.log.append(Entry(instant, self.folded(before.state, events), offsets, done if again else before.exact))
         return problem
 
     def folded(self, state: State, events: Sequence[Event]) -> State:

@@ -78,7 +78,7 @@ MUTATIONS = (
     _put_back(
         "nulls beside NaN are not counted",
         "table/metadata/column_ranges.py",
-        "            if name in told:\n",
+        "            if name in null_counts:\n",
         "            if name in ():\n",
     ),
     _put_back(

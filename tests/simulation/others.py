@@ -45,7 +45,7 @@ def other_writes(world: World) -> None:
 @action
 def other_dies(world: World) -> None:
     """Another writer dies before its commit, a third one writes since; then the stream finds what the first has left."""
-    if can_write(world):
+    if can_write(world) and world.settings.streams == 1:  # with a lock, nobody waits for a young write
         world.copies.clear()
         found = _prepared(world)
         if found is not None:
@@ -69,7 +69,7 @@ def other_clusters(world: World) -> None:
 def other_in_a_batch(world: World) -> None:
     """Another writer commits while the stream is in the middle of a batch. Not beside a metadata table: two writers of one
     need a lock, as in Hudi."""
-    if can_write(world) and not world.settings.metadata:
+    if can_write(world) and not world.settings.metadata and world.settings.streams == 1:  # it takes no lock
         world.copies.clear()
         # Two clusterings of the same file groups, one of a writer without locks, double rows:
         # docs/operations/concurrency.md.

@@ -209,3 +209,43 @@ class SimulatedStorage(PosixStorage):
     def delete_empty(self, rel: str) -> None:
         with self._call("delete_empty", rel):
             super().delete_empty(rel)
+
+
+class QuietRenewals:
+    """No thread renews a lease: the clock of a simulation stands still while nothing happens."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def end(self) -> None: ...
+
+
+class SimulatedLock:
+    """The lock of a table as ZooKeeper's: it is free when its holder is dead, and not while that stands still."""
+
+    place = "simulated"
+
+    def __init__(self, processes: Processes, held_by: list[int]) -> None:
+        self._processes, self._held_by = processes, held_by
+        current = processes.current
+        self._pid = current.pid if current is not None else 0
+
+    def try_acquire(self, wait_s: float) -> bool:
+        if self._held_by and self._processes.start_of(self._held_by[0]) is None:
+            self._held_by.clear()
+        if self._held_by:
+            return False
+        self._held_by.append(self._pid)
+        return True
+
+    def is_held(self) -> bool:
+        return self._held_by == [self._pid]
+
+    def holder(self) -> str:
+        return f"process {self._held_by}"
+
+    def release(self) -> None:
+        if self.is_held():
+            self._held_by.clear()
+
+    def close(self) -> None:
+        self.release()

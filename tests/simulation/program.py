@@ -18,6 +18,7 @@ from tests.simulation.steps import ACTIONS, Step, draw
 from tests.simulation.world import World
 
 _STEPS = 10
+_SHARED = 0.5  # of the histories that may have two streams
 LONGEST_S = 300  # a history takes a second or two, on a slow machine ten times that
 
 
@@ -34,6 +35,8 @@ class Program:
         """The history of a seed."""
         random = Random(seed)
         settings = Settings.draw(random)
+        if Random(f"streams of {seed}").random() < _SHARED:  # apart, so that the others stay as they were
+            settings = settings.shared()
         return Program(seed, settings, tuple(draw(random, settings, random.randint(steps // 2, steps))))
 
     @staticmethod

@@ -14,7 +14,7 @@ from tagstream.index.bucket import BucketIndex
 from tagstream.state.layout import has_bytes
 from tagstream.state.ordering import encode_known
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.batch.located import Lanes, packed_columns
+from tagstream.streaming.batch.located import WriteTasks, packed_columns
 from tagstream.streaming.batch.pull_tag import NOTHING_FOUND, PullSpec, tag_pulled
 from tagstream.streaming.batch.tag import sorted_out
 from tagstream.streaming.job.pull_index import _Resolver, table_as_of
@@ -35,7 +35,7 @@ def located_by_index(
     assert index is not None
     look, profile = table_as_of(job, None), job.read_profile()
     spec = PullSpec(profile, job.decode.ordering_kind, index.is_global, index.update_partition_path)
-    lanes = Lanes(job.env.meta.shuffle_partitions, profile.write_lanes)
+    write_tasks = WriteTasks(job.env.meta.shuffle_partitions, profile.write_tasks)
     if isinstance(index, BucketIndex):
         spec = replace(spec, locate=index.places(look, instant).locate)
     elif not index.knows_ordering and spec.ordering != "none":
@@ -45,7 +45,7 @@ def located_by_index(
         records = unpack(values)
         found = None if isinstance(index, BucketIndex) or job.overwrites else _found(job, look, records)
         located, counts = tag_pulled(label, records, found, spec)
-        out += zip(*packed_columns(label, located, None, counts, lanes), strict=True)
+        out += zip(*packed_columns(label, located, None, counts, write_tasks), strict=True)
     return out
 
 

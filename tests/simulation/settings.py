@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -30,7 +30,8 @@ class Settings:
     field, "field" with one; ``toast``: values that did not change are not sent; ``truncates``: it is truncated now and
     then. ``by_partition``: partition and key together identify a row. ``partial``: records may lack fields. ``metadata``:
     the partitions of the metadata table, "" for none. ``services``: properties that the stream runs its services with.
-    ``remembers``: no checkpoint is lost, so events come late for deleted keys, too.
+    ``remembers``: no checkpoint is lost, so events come late for deleted keys, too. ``streams``: how many write to the table
+    at the same time, under its lock, each with events of the same keys.
     """
 
     version: int = 6
@@ -57,6 +58,7 @@ class Settings:
     key_groups: int = 2
     services: tuple[tuple[str, str], ...] = ()
     remembers: bool = False
+    streams: int = 1
 
     @staticmethod
     def draw(random: Random) -> Settings:
@@ -105,6 +107,11 @@ class Settings:
             services=_services(random, table_type, clusters=index != "BUCKET", cleans=not toast),
             remembers=state and not changes and random.random() < 0.5,
         )
+
+    def shared(self) -> Settings:
+        """With a second stream, where two may share a table as the oracle knows it."""
+        may = self.index == "FLINK_STATE" and not self.changes and not self.partial
+        return replace(self, streams=2) if may else self
 
     @staticmethod
     def from_json(doc: dict[str, Any]) -> Settings:
@@ -169,6 +176,13 @@ class Settings:
             "hoodie.metadata.enable": str(bool(self.metadata)).lower(),
             **dict(self.services),
         }
+        if self.streams > 1:
+            told |= {
+                "hoodie.write.concurrency.mode": "optimistic_concurrency_control",
+                "hoodie.write.lock.provider": "FileSystemBasedLockProvider",
+                "hoodie.write.lock.wait_time_ms": "1",
+                "hoodie.write.lock.client.num_retries": "0",
+            }
         state = self.index == "FLINK_STATE"
         if self.changes:
             told["tagstream.source.format"] = "debezium-json"
@@ -196,11 +210,16 @@ class Settings:
                 told[key] = "false"
         return told
 
-    def arguments(self, folder: Path, schema: Path) -> list[str]:
-        """The command line of the job."""
+    def arguments(self, folder: Path, schema: Path, stream: int = 0) -> list[str]:
+        """The command line of the job. ``stream``: which of those that share the table."""
+        name = f"-{stream}" if stream else ""
         out = ["--source-class", "JsonKafkaSource", "--target-table", "t", "--table-type", self.table_type]
-        out += ["--target-base-path", str(folder / "table"), "--checkpoint-dir", str(folder / "checkpoint")]
-        for key, value in self.properties(schema, folder / "local").items():
+        out += ["--target-base-path", str(folder / "table"), "--checkpoint-dir", str(folder / f"checkpoint{name}")]
+        told = self.properties(schema, folder / f"local{name}")
+        if stream:
+            told["hoodie.datasource.write.streaming.checkpoint.identifier"] = f"{TOPIC}{name}"
+            told["index.key.groups"] = "2"  # whatever the first one was rescaled to
+        for key, value in told.items():
             out += ["--hoodie-conf", f"{key}={value}"]
         return out
 

@@ -77,12 +77,38 @@ def _plan(world: World, calls: int, chance: float, *, pauses: bool = False) -> d
 
 
 def run_stream(world: World, plan: dict[str, Any]) -> None:
-    """Run the stream until it has taken all, as whoever is woken by it would."""
+    """Run the stream until it has taken all, as whoever is woken by it would. With a second stream: that one before it, in
+    the middle of it and after it."""
+    if world.settings.streams > 1:
+        if world.random.random() < 0.4:
+            _second(world, _plan(world, 150, 0.5))
+        if not plan and world.random.random() < 0.8:
+            meanwhile = partial(_second, world, _plan(world, 150, 0.2))
+            often = world.random.choice((0, 20, 60))
+            plan = {"pause_at": world.random.randint(1, 150), "pause_every": often, "on_pause": meanwhile}
+        _run_first(world, plan)
+        for _ in range(_MOST_TRIES):
+            if (ended := _second(world, {})) == "done":
+                break
+        else:
+            world.problems.append(f"the second stream does not start: {ended}")
+        plan = {}
+    _run_first(world, plan)
+    if not world.problems and not world.all_taken():
+        world.problems.append(f"the stream has ended at {world.model.now.offsets}, the topic has more")
+
+
+def _second(world: World, plan: dict[str, Any]) -> str:
+    """The second stream takes what is there, next to the first or alone."""
+    return world.run(world.random.choice((3, 10, 1000)), 0.0, plan, which=1)
+
+
+def _run_first(world: World, plan: dict[str, Any]) -> None:
     random = world.random
     waiting = sum(len(mine) for mine in world.sent) - sum(world.model.now.offsets.values())
     limit, retried = max(random.choice((3, 10, 1000)), waiting // 4), random.choice((0.0, 0.0, 0.3))
     ended = world.run(limit, retried, plan)
-    if "the table was deleted or made anew" in ended and not world.model.log:  # its only commit was rolled back
+    if "the table was deleted or created again" in ended and not world.model.log:  # its only commit was rolled back
         shutil.rmtree(world.checkpoint)
         ended = world.run(limit, retried, {})
     for _ in range(_MOST_TRIES):
@@ -92,7 +118,7 @@ def run_stream(world: World, plan: dict[str, Any]) -> None:
             world.problems += [f"while the stream is dead: {problem}" for problem in checks.quick(world)]
             if random.random() < 0.4:
                 world.lose_local()
-        if "carry that out first" in ended:
+        if "complete that action first" in ended:
             ACTIONS["carry_out"](world)
         elif ended.startswith("refused") and not plan:
             world.problems.append(f"the stream does not start: {ended}")
@@ -104,8 +130,6 @@ def run_stream(world: World, plan: dict[str, Any]) -> None:
     )  # what failed at the very end is caught up by the next start
     if ended.startswith("refused"):
         world.problems.append(f"the stream does not start: {ended}")
-    if ended == "done" and not world.all_taken():
-        world.problems.append(f"the stream has ended at {world.model.now.offsets}, the topic has more")
 
 
 @action
@@ -181,7 +205,7 @@ def old_checkpoint(world: World) -> None:
     """The copy of the checkpoint is put back."""
     told = world.settings
     if (
-        not (told.toast or told.truncates or told.remembers)
+        not (told.toast or told.truncates or told.remembers or told.streams > 1)
         and "old_checkpoint" in world.copies
         and world.put_back("checkpoint", "old_checkpoint")
     ):
@@ -193,7 +217,7 @@ def new_checkpoint(world: World) -> None:
     """The checkpoint is lost; the stream begins with an empty one."""
     told = world.settings
     # It has rows that were renamed, and the order of rows, deletes and TRUNCATEs: docs/guide/records.md.
-    if world.checkpoint.exists() and not (told.toast or told.truncates or told.remembers):
+    if world.checkpoint.exists() and not (told.toast or told.truncates or told.remembers or told.streams > 1):
         shutil.rmtree(world.checkpoint)
         world.index_is_whole = False
 

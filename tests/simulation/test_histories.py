@@ -9,8 +9,8 @@ import pytest
 from tests.simulation.program import Program, run
 from tests.simulation.run import report
 
-FEW = range(1, 9)
-MORE = range(9, 49)
+FEW = range(1, 5)
+MORE = range(5, 49)
 
 
 def check(seed: int, folder: Path) -> None:

@@ -28,7 +28,7 @@ from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tests.simulation.changes import Database, Message
 from tests.simulation.engine import TOPIC, Engine, Topic, installed
 from tests.simulation.events import EventMaker
-from tests.simulation.model import Event, Model
+from tests.simulation.model import Event, Ident, Model
 from tests.simulation.processes import Killed, Process, Processes
 from tests.simulation.session import Session
 from tests.simulation.settings import Settings
@@ -78,11 +78,14 @@ class World:
 
     def __post_init__(self) -> None:
         told = self.settings
-        self.topic, self.processes = Topic(), Processes(lambda: self.now_ms)
+        self.topics = [Topic() for _ in range(told.streams)]
+        self.topic, self.processes = self.topics[0], Processes(lambda: self.now_ms)
+        self._lock: list[int] = []
+        self._at_order: dict[Ident, tuple[tuple[int, int], int]] = {}
         self.events = EventMaker(told)
         self.database = Database(told, len(self.topic.partitions)) if told.changes else None
         self.source: EventMaker | Database = self.database or self.events
-        self.sent: list[list[Event | None]] = [[] for _ in self.topic.partitions]
+        self.sent: list[list[Event | None]] = [[] for topic in self.topics for _ in topic.partitions]
         self.model = Model(told.partial, told.stays, bool(told.changes))
         self.columns = self.settings.columns
         self.index_is_whole = self.woken = False
@@ -144,9 +147,17 @@ class World:
             return
         for event in self.events.make(self.random, self.columns, count):
             key = event.ident if isinstance(event.ident, str) else "/".join(event.ident)
-            to = sum(key.encode()) % len(self.sent)
-            self.sent[to].append(event)
-            self.topic.add(to, None, json.dumps(event.row).encode())
+            stream, to = self._stream_for(event), sum(key.encode()) % len(self.topic.partitions)
+            self.sent[stream * len(self.topic.partitions) + to].append(event)
+            self.topics[stream].add(to, None, json.dumps(event.row).encode())
+
+    def _stream_for(self, event: Event) -> int:
+        """Any, but of events of one key with one order only one stream has some: between two, nobody says which is later."""
+        at = self._at_order.get(event.ident)
+        stream = at[1] if at is not None and at[0] == event.order else self.random.randrange(len(self.topics))
+        if at is None or event.order >= at[0]:
+            self._at_order[event.ident] = (event.order, stream)
+        return stream
 
     def put(self, messages: Iterable[Message]) -> None:
         """Messages of the database are in the topic."""
@@ -160,11 +171,11 @@ class World:
         assert self.operate("table", *argv) == "done"
         self.model.forget(instant)
 
-    def run(self, limit: int, retried: float, plan: dict[str, Any]) -> str:
-        """Start the stream; it takes all that the topic has, unless it dies. "done", "killed", or why it was refused."""
-        engine = Engine(self.topic, self.random, limit, retried, starts=self._starts)
+    def run(self, limit: int, retried: float, plan: dict[str, Any], which: int = 0) -> str:
+        """Start a stream; it takes all that its topic has, unless it dies. "done", "killed", or why it was refused."""
+        engine = Engine(self.topics[which], self.random, limit, retried, starts=self._starts, lock=self._lock)
         session = Session(str(self.folder / "spark"))
-        argv = self.settings.arguments(self.folder, self._schema)
+        argv = self.settings.arguments(self.folder, self._schema, which)
         with self.processes.process(**plan) as process, installed(engine, self.processes, self.clock_ms):
             try:
                 options = load_options(argv)
@@ -183,7 +194,8 @@ class World:
         self.faults = list(process.done)
         for text in process.done:
             self.say(f"  {text.replace(str(self.folder), '')}")
-        self.say(f"  run: {ended.replace(str(self.folder), '')[:300]} ({process.calls} calls)")
+        name = f" of stream {which}" if which else ""
+        self.say(f"  run{name}: {ended.replace(str(self.folder), '')[:300]} ({process.calls} calls)")
         self.take_in()
         return ended
 
@@ -267,9 +279,12 @@ class World:
             else:
                 self.model.other(time)
             return
-        end = {int(p): int(at) for p, at in record.end_offsets[TOPIC].items()}
-        start = self._starts[record.query_id, record.batch_id]
-        taken = [e for p, mine in enumerate(self.sent) for e in mine[start.get(p, 0) : end.get(p, 0)] if e is not None]
+        first = len(self.topic.partitions) * (
+            int(record.stream_id.rpartition("-")[2]) if "-" in record.stream_id else 0
+        )
+        end = {first + int(p): int(at) for p, at in record.end_offsets[TOPIC].items()}
+        start = {first + p: at for p, at in self._starts[record.query_id, record.batch_id].items()}
+        taken = [e for p in sorted(end) for e in self.sent[p][start.get(p, 0) : end[p]] if e is not None]
         problem = self.model.batch(time, taken, start, end)
         if problem is not None:
             self.problems.append(problem)

@@ -22,21 +22,21 @@ def chain(batch: int, label: int, run: int = 1) -> str:
 
 
 def write(
-    folder: Path, batch: int, labels: tuple[int, ...], *, run: int = 1, generation: int = 0, query: str = "q"
+    folder: Path, batch: int, labels: tuple[int, ...], *, run: int = 1, index_load: int = 0, query: str = "q"
 ) -> str:
     deltas = {
         label: DeltaRef(
-            "", Pointer(generation, 0, None, (FileRef(batch, chain(batch, label, run), "f", 1, 1),))
+            "", Pointer(index_load, 0, None, (FileRef(batch, chain(batch, label, run), "f", 1, 1),))
         ).to_json()
         for label in labels
     }
-    return BatchManifest(query, batch, run, deltas, f"i{batch}", generation).write(
+    return BatchManifest(query, batch, run, deltas, f"i{batch}", index_load).write(
         PosixStorage(str(folder), sync=False)
     )
 
 
-def before(folder: Path, batch: int, generation: int = 0) -> ExpectedChains:
-    return chains_before(PosixStorage(str(folder)), LABELS, "q", generation, batch, RETAIN)
+def before(folder: Path, batch: int, index_load: int = 0) -> ExpectedChains:
+    return chains_before(PosixStorage(str(folder)), LABELS, "q", index_load, batch, RETAIN)
 
 
 def short(places: Mapping[int, int], run: int = 1) -> dict[int, str]:
@@ -71,8 +71,8 @@ def test_it_goes_on_in_the_process_as_it_would_from_the_files(tmp_path: Path) ->
 
 def test_an_older_generation_is_void(tmp_path: Path) -> None:
     write(tmp_path, 0, (0, 1, 2))
-    write(tmp_path, 1, (0,), generation=1)
-    found = before(tmp_path, 2, generation=1)
+    write(tmp_path, 1, (0,), index_load=1)
+    found = before(tmp_path, 2, index_load=1)
     assert (found.chains, found.whole) == (short({0: 1}), True)
 
 
@@ -86,7 +86,7 @@ def test_nothing_is_said_of_what_lies_behind_a_fault(tmp_path: Path, fault: str)
     elif fault == "other query":
         write(tmp_path, 1, (1,), query="another")
     elif fault == "newer generation":
-        write(tmp_path, 1, (1,), generation=1)
+        write(tmp_path, 1, (1,), index_load=1)
     else:
         path.unlink()
     found = before(tmp_path, 4)

@@ -29,6 +29,7 @@ def files(layout: StateLayout) -> set[str]:
     return {name for _, _, names in os.walk(layout.durable.root) for name in names}
 
 
+@pytest.mark.extended("longer random histories")
 def test_every_retained_pointer_can_be_restored(layout: StateLayout, tmp_path: Path) -> None:
     manifests = PosixStorage(str(tmp_path / "manifests"))
     pointers: list[bytes | None] = []

@@ -19,7 +19,7 @@ from tagstream.state.store_entries import StoreMeta
 from tagstream.state.tag_group import tag_key_group
 from tagstream.table.storage.posix import PosixStorage
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
-from tests.state.test_generation import Row, load
+from tests.state.test_index_load import Row, load
 
 OTHER_USER = 12345
 
@@ -108,12 +108,12 @@ def test_a_folder_that_others_could_have_filled_is_refused(
     else:
         path.chmod(0o777 if fault == "written by others" else 0o770)
     batch, profile = make_batch([Event("k", "p", 2)], layout), make_profile(1)
-    with pytest.raises(StateError, match=r"somebody else could .* index\.local\.dir") as refused:
+    with pytest.raises(StateError, match=r"another user could .* index\.local\.dir") as refused:
         tag_key_group(LABEL, first.pointer, batch, profile, layout)
     assert str(path) in str(refused.value)
-    with pytest.raises(StateError, match="somebody else"):
+    with pytest.raises(StateError, match="another user could"):
         open_at(layout, LABEL, Pointer())
-    with pytest.raises(StateError, match="somebody else"):
+    with pytest.raises(StateError, match="another user could"):
         load(layout, [Row("a", 0, 1)])
 
 

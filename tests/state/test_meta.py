@@ -124,5 +124,5 @@ def test_a_folder_in_another_spelling_is_the_same_stream_and_keeps_its_name(tmp_
     open_or_create_meta(at(tmp_path), **GIVEN | {"stream_id": "out/orders-in"})
     found = open_or_create_meta(at(tmp_path), **GIVEN | {"stream_id": "/home/u/out/orders-in"})
     assert found.stream_id == "out/orders-in" == read_meta(at(tmp_path)).stream_id
-    with pytest.raises(StateError, match="that of another source"):
+    with pytest.raises(StateError, match="belongs to another source"):
         open_or_create_meta(at(tmp_path), **GIVEN | {"stream_id": "/home/u/out/others"})

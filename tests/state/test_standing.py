@@ -11,7 +11,7 @@ import pytest
 
 from tagstream.state.batch_manifest import BatchManifest, ExpectedChains, chains_before
 from tagstream.state.errors import IndexDamagedError
-from tagstream.state.index_loads import EpochMarker, Touched, complete_epoch
+from tagstream.state.index_loads import CatchUpMarker, TouchedGroup, complete_catch_up
 from tagstream.state.layout import StateLayout
 from tagstream.state.tag_batch import OP_INSERT, TagResult
 from tagstream.state.tag_group import tag_key_group
@@ -24,7 +24,7 @@ from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.small_groups import SmallFile
 from tagstream.table.write.write_context import WriteContext, WriteProfile
 from tests.state.tagging import LABEL, Event, make_batch, make_profile
-from tests.state.test_generation import Row, load
+from tests.state.test_index_load import Row, load
 from tests.table.writer import SCHEMA, Writer, delete_rows
 
 AVRO = avro_json(arrow_to_avro(SCHEMA, "t"))
@@ -38,23 +38,25 @@ def layout(tmp_path: Path) -> StateLayout:
 class Driver:
     """Batches one after the other, each committed with its manifest; ``pointer`` is what Spark's state holds."""
 
-    def __init__(self, layout: StateLayout, generation: int = 0) -> None:
-        self.layout, self.generation = layout, generation
+    def __init__(self, layout: StateLayout, index_load: int = 0) -> None:
+        self.layout, self.index_load = layout, index_load
         self.manifests = PosixStorage(str(Path(layout.durable.root).parent / "manifests"), sync=False)
         self.pointer: bytes | None = None
         self.batch_id = 0
 
     def profile(self, run: int = 1, **changes: Any) -> WriteProfile:
-        at = chains_before(self.manifests, (LABEL,), "q", self.generation, self.batch_id, 10)
-        known = {"chains": dict(at.chains), "chains_whole": at.whole, "generation": self.generation}
+        at = chains_before(self.manifests, (LABEL,), "q", self.index_load, self.batch_id, 10)
+        known = {"chains": dict(at.chains), "chains_whole": at.whole, "index_load": self.index_load}
         return make_profile(self.batch_id, run=run, **(known | changes))
 
     def tag(self, pointer: bytes | None, *events: Event, run: int = 1, **changes: Any) -> TagResult:
         return tag_key_group(LABEL, pointer, make_batch(events, self.layout), self.profile(run, **changes), self.layout)
 
-    def commit(self, result: TagResult, run: int = 1, epoch: int = 0) -> None:
+    def commit(self, result: TagResult, run: int = 1, catch_up: int = 0) -> None:
         assert result.delta is not None
-        BatchManifest("q", self.batch_id, run, {LABEL: result.delta}, "i", self.generation, epoch).write(self.manifests)
+        BatchManifest("q", self.batch_id, run, {LABEL: result.delta}, "i", self.index_load, catch_up).write(
+            self.manifests
+        )
         self.pointer = result.pointer
         self.batch_id += 1
 
@@ -65,7 +67,7 @@ def test_the_state_of_a_run_that_was_not_committed_is_refused(layout: StateLayou
     driver.commit(driver.tag(None, Event("k1", "p", 5), run=2), run=2)
     for wrong in (old.pointer, None):
         with pytest.raises(
-            IndexDamagedError, match="key group 3 of .*durable.* the commits before batch 1 left it at .* wrote over"
+            IndexDamagedError, match="key group 3 of .*durable.* the commits before batch 1 ended at .* overwrote"
         ):
             driver.tag(wrong, Event("k1", "p", 9))
     driver.commit(driver.tag(driver.pointer, Event("k1", "p", 9)))
@@ -74,7 +76,7 @@ def test_the_state_of_a_run_that_was_not_committed_is_refused(layout: StateLayou
 def test_a_state_is_refused_where_there_must_be_none_yet(layout: StateLayout) -> None:
     driver = Driver(layout)
     old = driver.tag(None, Event("k1", "p", 5))
-    with pytest.raises(IndexDamagedError, match="left it at 'the beginning'"):
+    with pytest.raises(IndexDamagedError, match="ended at 'the beginning'"):
         driver.tag(old.pointer, Event("k1", "p", 5))
     unknown = driver.tag(old.pointer, Event("k1", "p", 6), chains_whole=False)  # nothing is known: taken as it is
     assert unknown.stats["updates"] == 1
@@ -106,7 +108,7 @@ def test_a_generation_that_was_loaded_anew_voids_what_was_before(layout: StateLa
     driver.commit(driver.tag(None, Event("a", "p0", 1)))
     old = driver.pointer
     load(layout, [Row("a", 0, 1)], batch_id=1)
-    driver.generation = 1
+    driver.index_load = 1
     driver.commit(driver.tag(old, Event("a", "p0", 2)))
     assert driver.tag(driver.pointer, Event("a", "p0", 3)).stats["updates"] == 1
     for wrong in (old, None):  # the batch that was run on the generation is not in it
@@ -116,17 +118,17 @@ def test_a_generation_that_was_loaded_anew_voids_what_was_before(layout: StateLa
 
 def test_a_catch_up_in_between(layout: StateLayout) -> None:
     load(layout, [Row("a", 0, 1)])
-    driver = Driver(layout, generation=1)
+    driver = Driver(layout, index_load=1)
     driver.commit(driver.tag(None, Event("b", "p0", 1)))
-    marker = EpochMarker(1, 1, ("20260101000000009",), (Touched("p0", "f0", "20260101000000009"),), True, 1)
-    complete_epoch(layout, marker)
+    marker = CatchUpMarker(1, 1, ("20260101000000009",), (TouchedGroup("p0", "f0", "20260101000000009"),), True, 1)
+    complete_catch_up(layout, marker)
     behind = driver.pointer
-    after = driver.tag(behind, Event("c", "p0", 1), epoch=1)
+    after = driver.tag(behind, Event("c", "p0", 1), catch_up=1)
     assert after.stats["caught_up"] == 1  # "a" is gone from its file group
-    driver.commit(after, epoch=1)
-    assert driver.tag(driver.pointer, Event("a", "p0", 2), epoch=1).stats["inserts"] == 1
+    driver.commit(after, catch_up=1)
+    assert driver.tag(driver.pointer, Event("a", "p0", 2), catch_up=1).stats["inserts"] == 1
     with pytest.raises(IndexDamagedError):
-        driver.tag(behind, Event("a", "p0", 2), epoch=1)
+        driver.tag(behind, Event("a", "p0", 2), catch_up=1)
 
 
 def test_a_replay_is_told_apart_from_a_state_that_was_written_over(layout: StateLayout) -> None:
@@ -138,7 +140,7 @@ def test_a_replay_is_told_apart_from_a_state_that_was_written_over(layout: State
     profile = make_profile(1, mode="replay", manifest={LABEL: third.delta})
     batch = make_batch([Event("a", "p", 2)], layout)
     assert tag_key_group(LABEL, second.pointer, batch, profile, layout).pointer == third.pointer
-    with pytest.raises(IndexDamagedError, match="commit of batch 1 was made from"):
+    with pytest.raises(IndexDamagedError, match="batch 1 was committed from"):
         tag_key_group(LABEL, first.pointer, batch, profile, layout)
 
 

@@ -19,14 +19,14 @@ from tagstream.state.index_view import sizes_at
 from tagstream.state.layout import OrderingKind, StateLayout
 from tagstream.state.local_store import open_at
 from tagstream.state.rocks_store import META_KEY
-from tagstream.state.store_entries import Place, StoreMeta, all_codes, places_of, records_of
+from tagstream.state.store_entries import Location, StoreMeta, all_codes, places_of, records_of
 from tagstream.state.sweep import NOTE_KEY, before_a_snapshot
 from tagstream.state.tag_batch import TagResult
 from tagstream.state.tag_group import tag_key_group
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.write.write_context import SmallFile
 from tests.state.tagging import LABEL, Event, FakeTable, Oracle, make_batch, make_profile
-from tests.state.test_epoch import Row, write_epoch
+from tests.state.test_catch_up import Row, write_catch_up
 from tests.support.faulty_storage import CHANGES, Faults, FaultyStorage, InjectedError
 
 EVERY = 4
@@ -50,8 +50,8 @@ def always(monkeypatch: pytest.MonkeyPatch) -> None:
 class Inside:
     """What a store holds: the place of every live key, every code's place, and the meta entry."""
 
-    rows: dict[bytes, Place]
-    codes: dict[int, Place]
+    rows: dict[bytes, Location]
+    codes: dict[int, Location]
     meta: StoreMeta
     entries: list[tuple[bytes, bytes]]
 
@@ -88,18 +88,18 @@ class Stream:
     batch_id: int = -1
     table: FakeTable = field(default_factory=FakeTable)
 
-    def tag(self, events: list[Event], epoch: int = 0, **more: object) -> TagResult:
+    def tag(self, events: list[Event], catch_up: int = 0, **more: object) -> TagResult:
         self.batch_id += 1
-        profile = make_profile(self.batch_id, epoch=epoch, **more)
+        profile = make_profile(self.batch_id, catch_up=catch_up, **more)
         result = tag_key_group(LABEL, self.pointer, make_batch(events, self.layout), profile, self.layout)
         self.pointer = result.pointer
         return result
 
-    def until_a_snapshot(self, key: str, partition: str, epoch: int = 0) -> Inside:
+    def until_a_snapshot(self, key: str, partition: str, catch_up: int = 0) -> Inside:
         """Small batches until the pointer has a new snapshot; what is in that snapshot, without the deltas after it."""
         before = self.at().snapshot
         while self.at().snapshot == before:
-            self.tag([Event(key, partition, 1000 + self.batch_id)], epoch)
+            self.tag([Event(key, partition, 1000 + self.batch_id)], catch_up)
         return look(elsewhere(self.layout, Path(self.layout.local_dir).parent), replace(self.at(), deltas=()))
 
     def at(self) -> Pointer:
@@ -212,8 +212,8 @@ def test_after_a_clustering_the_next_snapshot_is_without_the_old_places(layout: 
     files = dict(look(layout, stream.pointer or b"").rows.values())
     files["joined"] = "joined-0"
     rows: dict[str, Row] = {f"k{i:05d}": ("joined", 1) for i in range(300)}
-    write_epoch(layout, 1, rows, [*sorted(set(files) - {"joined"}), "joined"], files)
-    kept = stream.until_a_snapshot("k00000", "joined", epoch=1)
+    write_catch_up(layout, 1, rows, [*sorted(set(files) - {"joined"}), "joined"], files)
+    kept = stream.until_a_snapshot("k00000", "joined", catch_up=1)
     assert stream.looks() > first
     assert set(kept.codes.values()) == {("joined", "joined-0")}
     assert len(kept.rows) == 300
@@ -270,6 +270,7 @@ def _cases() -> Iterator[object]:
                 yield pytest.param(seed, kind, ttl, marks=() if first else _MORE, id=f"{seed}-{kind}-{ttl}")
 
 
+@pytest.mark.extended("longer random histories", first=("0-none",))
 @pytest.mark.usefixtures("always")
 @pytest.mark.parametrize(("seed", "kind", "ttl"), [*_cases()])
 def test_random_histories_end_as_the_oracle_says(tmp_path: Path, seed: int, kind: OrderingKind, ttl: int) -> None:
@@ -284,8 +285,8 @@ def test_random_histories_end_as_the_oracle_says(tmp_path: Path, seed: int, kind
         for i in (0, 1)
     ]
     layout, stream = hosts[0], Stream(hosts[0])
-    oracle, ever = Oracle(kind != "none"), dict[int, Place]()
-    was: dict[bytes, Place] = {}
+    oracle, ever = Oracle(kind != "none"), dict[int, Location]()
+    was: dict[bytes, Location] = {}
     gone = 0
     for batch in range(24):
         # Orderings grow, so that a delete that was forgotten can not make a difference.
@@ -343,12 +344,12 @@ def test_places_of_a_key_that_is_in_several_stay(layout: StateLayout, monkeypatc
     stream = Stream(layout)
     stream.tag([Event("a", "p1", 1), Event("b", "p2", 1), Event("c", "p3", 1)])
     files = dict(look(layout, stream.pointer or b"").rows.values())
-    write_epoch(layout, 1, {"a": ("p2", 2)}, ["p2"], files, removals=False)
-    stream.tag([Event("b", "p3", 2)], epoch=1)
-    kept = stream.until_a_snapshot("c", "p3", epoch=1)
+    write_catch_up(layout, 1, {"a": ("p2", 2)}, ["p2"], files, removals=False)
+    stream.tag([Event("b", "p3", 2)], catch_up=1)
+    kept = stream.until_a_snapshot("c", "p3", catch_up=1)
     assert stream.looks() >= 0
     assert {place[0] for place in kept.codes.values()} >= {"p1", "p2", "p3"}
-    deletes = stream.tag([Event("a", None, 9000, delete=True)], epoch=1)
+    deletes = stream.tag([Event("a", None, 9000, delete=True)], catch_up=1)
     assert sorted(deletes.partition.tolist()) == ["p1", "p2"]
 
 

@@ -81,7 +81,7 @@ def test_locations_alone_are_those_of_the_records(tmp_path: Path, kind: Ordering
 
 
 def test_the_note_comes_back_and_one_of_another_version_counts_for_nothing(store: RocksStore, tmp_path: Path) -> None:
-    note = SweepNote(batch=7, epoch=2, kept=3, next_code=258)
+    note = SweepNote(batch=7, catch_up=2, kept=3, next_code=258)
     put(store, tmp_path, [note.entry()])
     assert last_sweep(store) == note
     put(store, tmp_path, [(NOTE_KEY, b'{"format":2,"more":1}')])

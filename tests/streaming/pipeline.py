@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from tagstream.state.layout import StateLayout
 from tagstream.state.tag_batch import TagResult
-from tagstream.streaming.batch.located import OP_BAD, Lanes, packed_columns
+from tagstream.streaming.batch.located import OP_BAD, WriteTasks, packed_columns
 from tagstream.streaming.batch.tag import tag_records
 from tagstream.streaming.batch.write import WRITE_STATUS, WriteSpec, write_files
 from tagstream.streaming.process import CrashPlan
@@ -38,7 +38,7 @@ from tests.support.table_version import table_version
 
 START_MS = 1_767_225_600_000
 LABELS = (3, 8)
-LANES = 2
+WRITE_TASKS = 2
 
 
 @dataclass
@@ -93,9 +93,9 @@ class Pipeline:
         action = "deltacommit" if self.table.config.table_type == MERGE_ON_READ else "commit"
         profile = WriteProfile(
             table_name="t", query_id="q", batch_id=self.batch_id, run=1, instant=instant, batch_time_ms=self.now_ms,
-            labels=LABELS, lanes=1, records_per_new_file=1000, chains_whole=False,
+            labels=LABELS, slots=1, records_per_new_file=1000, chains_whole=False,
         )  # fmt: skip
-        lanes: dict[int, list[bytes]] = {}
+        write_tasks: dict[int, list[bytes]] = {}
         by_task: dict[int, list[cdc.Message]] = {}
         for message in messages:
             by_task.setdefault(message.partition, []).append(message)
@@ -118,13 +118,15 @@ class Pipeline:
             rows, result = tag_records(label, self.pointers.get(label), unpack(values), profile, self.layout, partial)
             self.pointers[label] = result.pointer
             self._count(result)
-            lane, content, _ = packed_columns(label, rows, None, {}, Lanes(LANES))
-            for to, value in zip(lane, content, strict=True):
+            write_task, content, _ = packed_columns(label, rows, None, {}, WriteTasks(WRITE_TASKS))
+            for to, value in zip(write_task, content, strict=True):
                 if value is not None:
-                    lanes.setdefault(to, []).append(value)
+                    write_tasks.setdefault(to, []).append(value)
         commit.request(self.table, instant, action)
         commit.inflight(self.table, instant, action)
-        statuses = [s for to, values in sorted(lanes.items()) for s in self._write(to, unpack(values), instant, action)]
+        statuses = [
+            s for to, values in sorted(write_tasks.items()) for s in self._write(to, unpack(values), instant, action)
+        ]
         commit.publish_files(self.table, instant, statuses)
         metadata = CommitMetadata.build(statuses, {}, self.spec.stored_json)
         commit.complete(self.table, instant, action, metadata, clock_ms=lambda: self.now_ms)
@@ -148,7 +150,7 @@ class Pipeline:
         for name, n in result.stats.items():
             self.counts[name] = self.counts.get(name, 0) + n
 
-    def _write(self, lane: int, rows: pa.Table, instant: str, action: str) -> list[WriteStatus]:
+    def _write(self, write_task: int, rows: pa.Table, instant: str, action: str) -> list[WriteStatus]:
         bad = [op == OP_BAD for op in rows.column("op").to_pylist()]
         self.bad += rows.filter(pa.array(bad)).column("note").to_pylist()
         timeline = self.table.timeline()
@@ -156,8 +158,8 @@ class Pipeline:
             table=self.table, timeline=timeline, instant=instant, action=action, batch_id=self.batch_id, run=1,
             avro_json=self.spec.stored_json, options=WriterOptions(bloom=BloomParams(num_entries=100)), decode=self.spec,
             quarantine=PosixStorage(self.table.base_path + "-quarantine"),
-            left=PosixStorage(self.table.base_path + "-changed-keys"), topic="t", crash=CrashPlan(),
+            changed_keys=PosixStorage(self.table.base_path + "-changed-keys"), topic="t", crash=CrashPlan(),
         )  # fmt: skip
         kept = rows.filter(pa.array([not b for b in bad]))
-        told = write_files(spec, kept, partition=lane, attempt=1) if kept.num_rows else []
+        told = write_files(spec, kept, partition=write_task, attempt=1) if kept.num_rows else []
         return [WriteStatus.from_json(text) for kind, text in told if kind == WRITE_STATUS]

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.report import BootstrapProgress
-from tagstream.state.checkpoint import current_root
+from tagstream.state.checkpoint import current_query_folder
 from tagstream.streaming.batch.report import BatchReport
 from tagstream.streaming.job.first_records import with_schema_by_spark
 from tagstream.streaming.job.job import open_table, stream
@@ -97,7 +97,7 @@ class StreamCase:
     @property
     def root(self) -> Path:
         """Of the checkpoint's query."""
-        return Path(current_root(PosixStorage(str(self.checkpoint))).files.root)
+        return Path(current_query_folder(PosixStorage(str(self.checkpoint))).files.root)
 
     @property
     def source(self) -> Path:

@@ -70,7 +70,7 @@ def test_a_dry_run_tells_what_orders_the_events(tmp_path: Path, capsys: pytest.C
     place = unpack(COMMIT_TIME, tmp_path)
     assert main([*_options(tmp_path, place), "--dry-run"]) == 0
     said = capsys.readouterr().out
-    assert "the later one to arrive wins, whatever its ordering field ts holds" in " ".join(said.split())
+    assert "the one that arrives later wins, whatever the value of its ordering field ts" in " ".join(said.split())
     assert "files count in the order of their modification times" in " ".join(said.split())
 
 
@@ -78,21 +78,21 @@ def test_a_merge_mode_that_the_table_has_not_is_refused(tmp_path: Path, capsys: 
     place = unpack("hudi_hudi-v8-table", tmp_path)
     argv = _options(tmp_path, place, "hoodie.write.record.merge.mode=COMMIT_TIME_ORDERING")
     assert main([*argv, "--dry-run"]) == 1
-    assert "has hoodie.record.merge.mode=EVENT_TIME_ORDERING, but the job says COMMIT" in capsys.readouterr().err
+    assert "has hoodie.record.merge.mode=EVENT_TIME_ORDERING, but the job has COMMIT" in capsys.readouterr().err
 
 
 def test_a_refusal_does_not_contradict_itself(tmp_path: Path) -> None:
     """Rows of a DataFrame have no order, and the table that is there has no field to give one."""
     options = load_options(_options(tmp_path, tmp_path / "t"))
-    object.__setattr__(options, "source_class", "frame")
+    object.__setattr__(options.source, "kind", "frame")
 
     class Reads:
         ordering_kind = "none"
 
     own = TableConfig("t", raw={"hoodie.table.name": "t"})
-    with pytest.raises(ConfigError, match="table t has no ordering field: send them by files or a topic"):
+    with pytest.raises(ConfigError, match="table t has no ordering field: send the records as files or to a topic"):
         check_order(options, own, Reads())  # type: ignore[arg-type]
-    with pytest.raises(ConfigError, match=r"give hoodie\.table\.ordering\.fields"):
+    with pytest.raises(ConfigError, match=r"set hoodie\.table\.ordering\.fields"):
         check_order(options, TableConfig("t"), Reads())  # type: ignore[arg-type]
 
 
@@ -103,7 +103,7 @@ def test_nothing_is_said_where_a_field_decides(tmp_path: Path) -> None:
     assert order_notes(options, config, "int64", pa.schema([(field, pa.int64())])) == ()
     (text,) = order_notes(options, config, "bytes", pa.schema([(field, pa.string())]))
     assert text.startswith(
-        f"ordering field {field} is a text, and texts are compared letter by letter: '9' counts as newer"
+        f"ordering field {field} is a text, and texts are compared character by character: '9' counts as newer"
     )
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tagstream.streaming.batch.changed_keys import forget_left
+from tagstream.streaming.batch.changed_keys import remove_changed_key_rows
 from tagstream.streaming.errors import HeldRowError
 from tagstream.streaming.source.decode.make_format import FormatRules
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
@@ -193,7 +193,7 @@ def test_a_row_that_is_deleted_in_the_batch_that_made_it_so(tmp_path: Path, tabl
     run.batch([new_6])
     assert rows_of(run)[6] == ("x", "new", "new"), "the slice is newer than what was left"
     assert not run.bad
-    old = forget_left(PosixStorage(run.table.base_path + "-changed-keys"), 2**62)
+    old = remove_changed_key_rows(PosixStorage(run.table.base_path + "-changed-keys"), 2**62)
     assert old > 0
 
 
@@ -291,7 +291,7 @@ def test_a_row_that_was_lost_before_its_key_changed_is_lost_behind_it(tmp_path: 
     lost = t.message("c", 2, {"a": HOLE}, old=9)
     gone, new = t.change_of_key(2, 3, {"a": HOLE})
     run.batch([lost, gone])
-    with pytest.raises(HeldRowError, match="record '3' came without a"):
+    with pytest.raises(HeldRowError, match="record '3' has no value for a"):
         run.batch([new])
 
 
@@ -306,7 +306,7 @@ def test_what_no_row_holds_is_quarantined_and_never_written(tmp_path: Path, tabl
     gone, new = t.change_of_key(4, 5, {"a": HOLE})
     run.batch([new])
     assert rows_of(run)[5] == ("x", None, None), "the old key's events may be in a batch to come"
-    with pytest.raises(HeldRowError, match="record '5' came without a, .*unavailable.lost=null"):
+    with pytest.raises(HeldRowError, match="record '5' has no value for a, .*unavailable.lost=null"):
         run.batch([gone])
 
 

@@ -60,13 +60,13 @@ def test_a_source_folder_that_is_not_there(tmp_path: Path, capsys: pytest.Captur
 def test_a_target_folder_that_holds_something_else(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "table").mkdir()
     (tmp_path / "table" / "notes.txt").write_text("mine")
-    assert "holds files but no Hudi table" in fails(arguments(tmp_path), capsys, 1)
+    assert "has files but is not a Hudi table" in fails(arguments(tmp_path), capsys, 1)
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"record_key_fields": ("name",)}, "hoodie.datasource.write.recordkey.field=name, but the job says id"),
+        ({"record_key_fields": ("name",)}, "hoodie.datasource.write.recordkey.field=name, but the job has id"),
         ({"table_type": "MERGE_ON_READ"}, "hoodie.datasource.write.table.type=MERGE_ON_READ"),
         ({"partition_fields": ("name",)}, "hoodie.datasource.write.partitionpath.field=name"),
         ({"ordering_fields": ("amount",)}, "hoodie.table.ordering.fields=amount"),
@@ -94,14 +94,14 @@ def test_a_broker_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_a_key_field_the_schema_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = arguments(tmp_path, **{"hoodie.datasource.write.recordkey.field": "order_id"})
-    assert "record key field 'order_id' is no column" in fails(argv, capsys, 2)
+    assert "record key field 'order_id' is not a column" in fails(argv, capsys, 2)
     assert not (tmp_path / "table").exists()
 
 
 def test_a_schema_file_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = arguments(tmp_path)
     (tmp_path / "event.avsc").write_text("{")
-    assert "event.avsc can't be used: the Avro schema is no JSON" in fails(argv, capsys, 2)
+    assert "event.avsc can't be used: the Avro schema is not JSON" in fails(argv, capsys, 2)
 
 
 def test_an_option_that_is_unknown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -185,7 +185,7 @@ def test_a_spark_that_does_not_start_leaves_nothing(tmp_path: Path) -> None:
         assert process.wait(DEADLINE_S) == 1, process.output()[-3000:]
     last = process.output().splitlines()[-1]
     assert last.startswith(
-        "tagstream: error: Spark's JVM ended before it was ready, and said why above; check JAVA_HOME"
+        "tagstream: error: Spark's JVM ended before it was ready, and its message is above; check JAVA_HOME"
     )
     assert "-Xmxnonsense" in process.output()
     assert sorted(p.name for p in tmp_path.iterdir()) == before
@@ -231,5 +231,5 @@ def test_a_run_says_what_matters_and_bad_records_give_one_line_without_a_trace(t
     after_options = lines[next(n for n, line in enumerate(lines) if line.endswith("at their defaults")) + 1 :]
     assert len(after_options) < 15, told
     last = job.finish("--commit-on-errors")
-    assert "1 bad records were left out; they are in" in last
+    assert "1 bad records were left out and are in" in last
     assert "loadedMaps" not in last

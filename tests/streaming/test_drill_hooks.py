@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.streaming.process import CRASH_POINTS, CrashPlan, clock_from_env
+from tagstream.streaming.process import CrashPlan, clock_from_env
+from tagstream.table.steps import CRASH_POINTS
 from tests.support.paths import ROOT
 from tests.support.process import Process, process_state
 
@@ -107,6 +108,7 @@ def test_a_worker_that_was_stopped_with_its_driver_goes_on_with_it(tmp_path: Pat
         assert process.wait(60) == 7, process.output()
 
 
+@pytest.mark.extended("processes that are started, killed or paused")
 @pytest.mark.kill
 def test_a_worker_waits_for_a_driver_that_stands_still(tmp_path: Path) -> None:
     with Process([sys.executable, "-c", DRIVER, tmp_path / "note"], tmp_path / "log") as process:

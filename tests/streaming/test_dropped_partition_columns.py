@@ -80,7 +80,7 @@ def check(place: Path, live: Mapping[str, ev.Event], column: str = "part") -> No
     assert not opened.scan(filter="part is null").to_arrow().num_rows
 
 
-@pytest.mark.extended("more kinds of tables", first=("mor-9-statistics",))
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.parametrize("name", CASES)
 def test_a_disordered_stream_ends_in_the_oracles_rows(tmp_path: Path, spark: SparkSession, name: str) -> None:
     table_type, conf = CASES[name]

@@ -49,6 +49,7 @@ def test_a_topic_of_two_tables_makes_the_table_of_its_own(
         assert note["table"] == "postgres.shop.orders"
 
 
+@pytest.mark.extended("more kinds of tables", first=("MERGE",))
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_files_of_a_folder(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     """The types are those that the connector means: dates, times, decimals, not the numbers that it sends."""
@@ -78,7 +79,9 @@ def test_a_key_that_the_record_has_not_is_named(tmp_path: Path, spark: SparkSess
     after = {"type": "struct", "fields": fields, "optional": True, "field": "after"}
     record = {"schema": {"type": "struct", "fields": [after]}, "payload": {"after": {"n": 1}, "op": "c", "source": {}}}
     (case.source / "a.json").write_text(json.dumps(record) + "\n")
-    text = "record key field 'id' is no column of the first record of source folder .* with a schema; its columns are n"
+    text = (
+        "record key field 'id' is not a column of the first record of source folder .* with a schema; its columns are n"
+    )
     with pytest.raises(ConfigError, match=text):
         case.run()
     assert not case.table.exists()

@@ -73,7 +73,7 @@ def test_a_file_that_was_written_over_stops_the_job_by_name(tmp_path: Path, spar
     append(case, "a.json", line("a") + line("b"), tick=1)
     case.run()
     (case.source / "a.json").write_text(line("c"))
-    with pytest.raises(SourceError, match=r"in/a\.json was written over: .*changed\.files=again"):
+    with pytest.raises(SourceError, match=r"in/a\.json was overwritten: .*changed\.files=again"):
         case.run()
     case.conf = {"tagstream.source.dfs.changed.files": "again"}
     assert records(case) == 1
@@ -90,7 +90,7 @@ def test_a_bad_record_is_mended_in_its_file(
     (case.source / "a.json").write_text(line("a") + line("mended and longer") + line("b"))
     with caplog.at_level(logging.WARNING, "tagstream"):
         assert records(case) == 3
-    assert "Nothing of it is in the table yet" in caplog.text
+    assert "None of its lines is in the table yet" in caplog.text
     assert keys(case) == ["a", "b", "mended and longer"]
 
 
@@ -108,7 +108,7 @@ def test_a_file_that_goes_between_its_listing_and_its_batch(tmp_path: Path, spar
         case.run(at=go)
     text = explain(caught.value, load_options(case.arguments())).line
     assert f"source file {case.source}/b.json is gone" in text
-    assert "put it back" in text
+    assert "restore it" in text
     append(case, "b.json", line("b"), tick=2)
     assert records(case) == 1
     assert keys(case) == ["a", "b"]

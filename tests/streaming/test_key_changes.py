@@ -171,9 +171,9 @@ def test_two_changes_of_a_key_in_a_batch_and_the_new_rows_later(tmp_path: Path, 
     assert case.rows() == {"k1": ("v10", "w10"), "k2": ("v30", "w30")}
 
 
-@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("combined", [False, True])
 def test_two_changes_of_a_key_in_two_batches_and_the_new_rows_later(
-    tmp_path: Path, table_type: str, together: bool
+    tmp_path: Path, table_type: str, combined: bool
 ) -> None:
     case = Case(tmp_path, table_type, ["lsn"])
     case.run.batch([case.row("k0", 10, "v10", "w10")])
@@ -181,7 +181,7 @@ def test_two_changes_of_a_key_in_two_batches_and_the_new_rows_later(
     case.run.batch([case.row("k0", 30, "v30", "w30")])
     case.run.batch([case.gone("k0", 40, "k2")])
     new = [case.row("k1", 20, UNSENT, UNSENT, "k0"), case.row("k2", 40, UNSENT, UNSENT, "k0")]
-    for messages in [new] if together else [[each] for each in new]:
+    for messages in [new] if combined else [[each] for each in new]:
         case.run.batch(messages)
     assert case.rows() == {"k1": ("v10", "w10"), "k2": ("v30", "w30")}
 
@@ -212,5 +212,5 @@ def test_a_row_that_the_cleaner_has_removed_is_no_null(tmp_path: Path) -> None:
         case.run.batch([case.row("k9", 40 + n, "v", "w")])
     clean(case.run.table.reload(), CleanOptions(commits=1), lambda: case.run.now_ms + 5)
     case.run.table = case.run.table.reload()
-    with pytest.raises(HeldRowError, match="'k1' came without v, w"):
+    with pytest.raises(HeldRowError, match="'k1' has no value for v, w"):
         case.run.batch([case.row("k1", 30, UNSENT, UNSENT, "k0")])

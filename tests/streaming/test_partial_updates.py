@@ -193,8 +193,8 @@ def test_a_stream_of_partial_updates(tmp_path: Path, spark: SparkSession, table_
 @pytest.mark.parametrize(
     ("conf", "words"),
     [
-        ({"hoodie.index.type": "BLOOM"}, "only the state index fetches what a row has"),
-        ({"tagstream.source.format": "maxwell-json"}, "records of maxwell-json say themselves"),
+        ({"hoodie.index.type": "BLOOM"}, "only the state index reads the row"),
+        ({"tagstream.source.format": "maxwell-json"}, "records of maxwell-json mark values"),
     ],
 )
 def test_where_partial_updates_are_refused(tmp_path: Path, conf: dict[str, str], words: str) -> None:

@@ -80,4 +80,4 @@ def test_a_text_that_is_no_time_is_quarantined(tmp_path: Path, spark: SparkSessi
     assert [(r["id"], r["_hoodie_partition_path"]) for r in rows] == [("a", "2026-11")]
     folder = case.checkpoint / "tagstream" / "quarantine"
     (bad,) = [line for file in folder.glob("batch=*/*.jsonl") for line in file.read_text().splitlines()]
-    assert "tomorrow is no time of the pattern yyyy-MM-dd" in json.loads(bad)["reason"]
+    assert "tomorrow is not a time of the pattern yyyy-MM-dd" in json.loads(bad)["reason"]

@@ -23,7 +23,7 @@ DROPPED = {
     "rs_cow_v9_timebasedkeygen_epochmillis": {"record_index"},
     "rs_cow_v9_timebasedkeygen_unixtimestamp": {"record_index"},
 }
-FIRST = ("hudi_hudi-v8-table", "hudi_multi_pt_v8_mor", "ms_in_us_whole_seconds")
+FIRST = ("hudi_multi_pt_v8_mor", "ms_in_us_whole_seconds")
 
 
 def test_each_table_is_tried_or_refused() -> None:

@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.interop]
 
 @pytest.mark.extended(
     "more tables that real Hudi wrote",
-    first=("mor_v6_compaction_pending", "cow_v9_record_index"),
+    first=("mor_v6_compaction_pending",),
 )
 @pytest.mark.parametrize("name", CONTINUED)
 def test_an_update_a_move_and_an_insert(name: str, tmp_path: Path, spark: SparkSession) -> None:
@@ -55,6 +55,7 @@ def announced_twice(table: HoodieTable) -> int:
     return sum(len(found) > 1 for found in places.values())
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_moves_that_are_not_compacted_double_no_key(tmp_path: Path, spark: SparkSession) -> None:
     """On this table a new job of Hudi's Flink writer, which loads its index without looking at deletes, doubled 8 of
     750 keys with the very same events.

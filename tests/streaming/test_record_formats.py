@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tagstream.streaming.options.keys.registry import REGISTRY
+from tagstream.streaming.options.registry import REGISTRY
 from tagstream.streaming.record_formats import FORMATS, chosen_formats, source_format
 from tagstream.streaming.source.decode import make_format
 from tagstream.streaming.source.decode.make_format import FormatRules
@@ -24,7 +24,7 @@ def test_the_option_has_the_formats_that_can_be_chosen() -> None:
 
 def test_an_unknown_format_is_an_error() -> None:
     """It was read as Debezium before."""
-    with pytest.raises(ConfigError, match="'xml' are not known; known are json, debezium-json"):
+    with pytest.raises(ConfigError, match="'xml' are not known; known formats are json, debezium-json"):
         source_format("xml")
     with pytest.raises(ConfigError, match="'xml' are not known"):
         _ = FormatRules("xml").kind

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from tagstream.streaming.options.cli import load_options
-from tagstream.streaming.options.keys.registry import REGISTRY
+from tagstream.streaming.options.registry import REGISTRY
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 from tagstream.streaming.source.decode.record_format import DecodeRules, avro_facts
 from tagstream.table.schema.schema import avro_to_arrow
@@ -36,7 +36,7 @@ def rules(option: str) -> DecodeRules:
     argv = ["--target-base-path", "/t", "--checkpoint-dir", "/c", "--bootstrap-only"]
     if option:
         argv += ["--hoodie-conf", f"tagstream.decode.{option}"]
-    return DecodeRules(**load_options(argv).decode_rules)
+    return load_options(argv).decode
 
 
 def shown(value: Any) -> str:

@@ -52,7 +52,7 @@ def lists_by_metadata(case: StreamCase) -> bool:
     return bool(HoodieTable.open(str(case.table)).config.metadata_partitions)
 
 
-@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.parametrize("case", TYPES, indirect=True)
 def test_a_file_group_that_is_gone_though_nobody_committed(case: StreamCase, caplog: pytest.LogCaptureFixture) -> None:
     lose_partition(case, "a")
@@ -83,7 +83,7 @@ def goes_on_without_it(case: StreamCase, caplog: pytest.LogCaptureFixture) -> No
     with caplog.at_level(logging.WARNING):
         assert [r.batch_id for r in case.run()] == [1]
     assert caplog.text.count("The query starts again") == 1
-    assert ("is gone, though the metadata table lists it" if listed else "has no slice") in caplog.text
+    assert ("is missing, though the metadata table or a listing has it" if listed else "has no slice") in caplog.text
     assert "the index is loaded from the table" in caplog.text
     assert ("dropped its metadata table" in caplog.text) is listed
     assert validate_metadata(HoodieTable.open(str(case.table))) == []
@@ -91,6 +91,7 @@ def goes_on_without_it(case: StreamCase, caplog: pytest.LogCaptureFixture) -> No
     assert not (wrong := compare(rows, read_table(case.table, meta_columns=False), ["id"])), wrong
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.parametrize("case", ["COPY_ON_WRITE"], indirect=True)
 def test_what_is_lost_is_named_where_it_must_not_be_passed_over(case: StreamCase) -> None:
     lost = lose_partition(case, "a")

@@ -29,6 +29,7 @@ def stream_id(case: StreamCase) -> str:
     return str(json.loads((case.checkpoint / "tagstream" / "meta.json").read_text())["stream_id"])
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_checkpoint_that_has_a_relative_path_goes_on(case: StreamCase) -> None:
     """What an earlier version kept of `x/in`: the folder as it was spelled, in the checkpoint and in every commit."""
     spelled = f"{case.folder.name}/in"
@@ -37,10 +38,11 @@ def test_a_checkpoint_that_has_a_relative_path_goes_on(case: StreamCase) -> None
     ev.write_files(list(ev.generate(100, ev.Mix(keys=40), seed=4)), case.source, 100, first=2)
     assert [r.batch_id for r in case.run()] == [2]
     assert stream_id(case) == spelled
-    with pytest.raises(StateError, match="that of another source"):
+    with pytest.raises(StateError, match="belongs to another source"):
         replace(case, conf={IDENTIFIER: "others"}).run()
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_link_to_the_folder_reads_no_file_twice(case: StreamCase) -> None:
     assert len(case.run()) == 2
     assert stream_id(case) == str(case.source)

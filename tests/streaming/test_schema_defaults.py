@@ -35,6 +35,7 @@ def put(case: StreamCase, number: int, *rows: dict[str, Any]) -> None:
     ev.write_event_file(case.source, number, text, modified=1_700_000_000 + number)
 
 
+@pytest.mark.extended("more kinds of tables", first=("MERGE",))
 @pytest.mark.parametrize("table_type", ["COPY_ON_WRITE", "MERGE_ON_READ"])
 def test_a_start_without_the_schema_file(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
     case = StreamCase(tmp_path, spark, table_type, schema=SCHEMA)

@@ -11,7 +11,7 @@ from tests.streaming.schema_history import history
 from tests.support.hudi_rs import read_table
 
 
-@pytest.mark.extended("longer random histories", first=("0-MERGE_ON_READ", "1-COPY_ON_WRITE"))
+@pytest.mark.extended("longer random histories", first=("1-COPY_ON_WRITE",))
 @pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
 @pytest.mark.parametrize("seed", range(15))
 def test_histories(tmp_path: Path, table_type: str, seed: int) -> None:

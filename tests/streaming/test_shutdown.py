@@ -14,7 +14,10 @@ from tagstream.streaming.process import StopFlag
 
 @pytest.mark.parametrize(
     ("batch", "words"),
-    [(None, "SIGINT: ending; again to end at once"), (12, "SIGINT: finishing batch 12; again to end at once")],
+    [
+        (None, "SIGINT: ending; send it again to end at once"),
+        (12, "SIGINT: finishing batch 12; send it again to end at once"),
+    ],
 )
 def test_it_says_what_it_does(batch: int | None, words: str, caplog: pytest.LogCaptureFixture) -> None:
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}

@@ -228,8 +228,11 @@ def test_another_schema_of_the_records_while_the_job_runs(
         ({**CONF, QUERY: "SELECT nope FROM <SRC>"}, "UNRESOLVED_COLUMN"),
         ({**CONF, QUERY: "WITH x AS (SELECT id, part, ts FROM <SRC>) SELECT * FROM x"}, "which records are deletes"),
         ({"tagstream.transformer": "tests.streaming.transformers:counted"}, "Aggregate"),
-        ({"tagstream.transformer": "tests.streaming.transformers:nothing"}, "it gave int, and must give a DataFrame"),
-        ({"tagstream.transformer": "tests.streaming.nowhere:f"}, "must be found by the job's Python"),
+        (
+            {"tagstream.transformer": "tests.streaming.transformers:nothing"},
+            "it returned int, but must return a DataFrame",
+        ),
+        ({"tagstream.transformer": "tests.streaming.nowhere:f"}, "make the module available to the job's Python"),
     ],
 )
 def test_what_no_transformation_may_do(tmp_path: Path, spark: SparkSession, conf: dict[str, str], text: str) -> None:

@@ -131,7 +131,7 @@ def in_turns(*streams: Sequence[Message]) -> list[Message]:
                 pairs[-1][-1].append(message)
             else:
                 pairs[-1].append([message])
-    return [m for together in zip_longest(*pairs, fillvalue=()) for m in chain.from_iterable(together)]
+    return [m for combined in zip_longest(*pairs, fillvalue=()) for m in chain.from_iterable(combined)]
 
 
 def differences(

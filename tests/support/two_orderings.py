@@ -1,4 +1,4 @@
-"""Change events that two fields order, ``epoch`` and then ``step``, of several types; and the rows they must lead to.
+"""Change events that two fields order, ``catch_up`` and then ``step``, of several types; and the rows they must lead to.
 
 They are the seeded events of ``events.py``; each ordering value becomes a pair. Many pairs share their epoch, so that the
 step decides, and a later epoch often has a smaller step: neither field alone gives the order.

@@ -56,7 +56,7 @@ def test_rows_taken_are_the_same_as_of_one_piece(sizes: list[list[int]], rng: An
     expected = whole.take(numbers)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chunks, "CHUNK_BYTES", LIMIT)
-        rows = chunks.together(tables)
+        rows = chunks.combined(tables)
         assert rows.equals(whole)
         found = chunks.take(rows, numbers)
     assert found.schema == whole.schema
@@ -66,13 +66,13 @@ def test_rows_taken_are_the_same_as_of_one_piece(sizes: list[list[int]], rng: An
 @pytest.mark.usefixtures("small")
 def test_no_chunk_is_too_large() -> None:
     tables = [table_of([10] * 7, 7 * i) for i in range(20)]
-    rows = chunks.together(tables)
+    rows = chunks.combined(tables)
     assert 1 < rows["row"].num_chunks < 20
     assert largest(rows) <= LIMIT
     order = np.random.default_rng(1).permutation(rows.num_rows)
     assert largest(chunks.take(rows, order)) <= LIMIT
     # large rows that come to stand together
-    uneven = chunks.together([table_of([1] * 5 + [600], 6 * i) for i in range(20)])
+    uneven = chunks.combined([table_of([1] * 5 + [600], 6 * i) for i in range(20)])
     by_size = np.array(sorted(range(uneven.num_rows), key=lambda n: n % 6 == 5), np.int64)
     found = chunks.take(uneven, by_size)
     assert largest(found) <= LIMIT
@@ -80,7 +80,7 @@ def test_no_chunk_is_too_large() -> None:
 
 
 def test_small_tables_are_in_one_piece() -> None:
-    rows = chunks.together([table_of([1, 2]), table_of([3], 2)])
+    rows = chunks.combined([table_of([1, 2]), table_of([3], 2)])
     assert [column.num_chunks for column in rows.columns] == [1, 1]
     taken = chunks.take(rows, pa.array([2, None, 0], pa.int64()))
     assert taken["key"].to_pylist() == ["k2", None, "k0"]

@@ -7,8 +7,8 @@ import org.apache.flink.streaming.api.functions.source.RichParallelSourceFunctio
 import org.apache.flink.table.data.RowData;
 
 /**
- * Files of JSON lines as rows, a file a batch, each let out by the driver. A record goes through the subtask that its key
- * hashes to, as it would come out of one partition of a topic, so the events of a key stay in order.
+ * Files of JSON lines as rows, one file per batch, each released by the driver. A record goes to the subtask of its key's
+ * hash, as if it came from one partition of a topic. So the events of a key stay in order.
  */
 final class GatedSource extends RichParallelSourceFunction<RowData> {
   // The driver and the subtasks are threads of one JVM.
@@ -26,7 +26,7 @@ final class GatedSource extends RichParallelSourceFunction<RowData> {
     emitted = new AtomicIntegerArray(files.length);
   }
 
-  /** Let the batch out. */
+  /** Release the batch. */
   static void release(int batch) {
     synchronized (GATE) {
       released = batch;
@@ -34,7 +34,7 @@ final class GatedSource extends RichParallelSourceFunction<RowData> {
     }
   }
 
-  /** How many subtasks have emitted all of the batch. */
+  /** Number of subtasks that have emitted the whole batch. */
   static int subtasksDone(int batch) {
     return emitted.get(batch);
   }

@@ -43,7 +43,7 @@ class JsonRows implements Serializable {
     return RowType.of(false, found, names);
   }
 
-  /** The columns as HoodiePipeline wants them. */
+  /** The columns in the form of HoodiePipeline. */
   String[] sqlColumns() {
     RowType type = rowType();
     String[] found = new String[names.length];
@@ -53,7 +53,7 @@ class JsonRows implements Serializable {
     return found;
   }
 
-  /** Which of the subtasks takes the line: by its key, without parsing the rest. */
+  /** The subtask for a line: by its key, without parsing the rest. */
   int subtask(String line, int all) {
     if (!line.startsWith(start)) {
       throw new IllegalArgumentException("a line does not begin with the key: " + line);
@@ -89,7 +89,7 @@ class JsonRows implements Serializable {
     };
   }
 
-  /** The fields of an object usually come in the columns' order. */
+  /** The fields of an object are usually in the order of the columns. */
   private int position(String name, int expected) throws IOException {
     if (expected < names.length && names[expected].equals(name)) {
       return expected;

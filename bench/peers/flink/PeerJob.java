@@ -23,9 +23,9 @@ import org.apache.flink.table.data.RowData;
 import org.apache.flink.table.runtime.typeutils.InternalTypeInfo;
 
 /**
- * A writer on Flink in an embedded cluster. The order is a JSON file; what happens is appended to the order's events file,
- * a JSON object a line. A batch is let out, then a checkpoint is triggered, which makes the writer commit; its time ends
- * when the commit is there for readers.
+ * A writer on Flink in an embedded cluster. The order is a JSON file. Events are appended to the order's events file, one
+ * JSON object per line. A batch is released, then a checkpoint is triggered, which makes the writer commit. The batch's
+ * time ends when readers can see the commit.
  */
 abstract class PeerJob {
   static final int PARALLELISM = 2;
@@ -44,13 +44,13 @@ abstract class PeerJob {
     this.events = Path.of(order.get("events").asText());
   }
 
-  /** What the engine wants to be told beside what every job here is. */
+  /** The settings of the engine, in addition to those of every job here. */
   abstract Map<String, String> settings(Path work);
 
-  /** The engine's writer behind the rows. */
+  /** Connects the rows to the engine's writer. */
   abstract void sink(DataStream<RowData> rows, JsonRows json) throws Exception;
 
-  /** How lines become rows; the order's `format` says what they are. */
+  /** Converts lines to rows; the order's `format` is their format. */
   JsonRows rows(List<String> columns, List<String> types) {
     if (!order.path("format").asText("json").equals("json")) {
       throw new IllegalArgumentException("this program does not read " + order.get("format"));
@@ -58,10 +58,10 @@ abstract class PeerJob {
     return new JsonRows(columns, types);
   }
 
-  /** How many commits of rows the table has. */
+  /** Number of commits with rows in the table. */
   abstract int commits() throws IOException;
 
-  /** Batch after batch to the end, then the process ends: the cluster's threads need not end by themselves. */
+  /** Run all batches, then end the process: the cluster's threads may not end by themselves. */
   final void run() throws Exception {
     Path work = Path.of(order.get("work").asText());
     Files.createDirectories(work.resolve("tmp"));
@@ -152,7 +152,7 @@ abstract class PeerJob {
     }
   }
 
-  /** A short wait for what has no call to wait for; a job that has ended is an error with its reason. */
+  /** Wait a little, where no call waits for an event. A job that has ended is an error with its reason. */
   private static void pause(MiniCluster cluster, JobID job) throws Exception {
     if (cluster.getJobStatus(job).get().isTerminalState()) {
       cluster.requestJobResult(job).get().toJobExecutionResult(PeerJob.class.getClassLoader());
@@ -161,7 +161,7 @@ abstract class PeerJob {
     Thread.sleep(POLL_MS);
   }
 
-  /** The order's options of the writer. */
+  /** The writer's options in the order. */
   final Map<String, String> options() {
     Map<String, String> found = new LinkedHashMap<>();
     order.get("options").fields().forEachRemaining(each -> found.put(each.getKey(), each.getValue().asText()));

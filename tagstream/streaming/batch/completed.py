@@ -1,8 +1,9 @@
-"""Located records that lack values: filled from other records of the batch, or given the place of the row with them.
+"""Complete located records that lack values: fill them from other records of the batch, or add the location of the row
+that has them.
 
-After a change of key the new key's record may be read in an earlier batch than the old key's last events, which
-are in another topic partition. The values that it took then may be old, or missing. The old key's delete shows
-this later, and such rows are then corrected.
+After a change of key, the new key's record may be read in an earlier batch than the last events of the old key, which
+are in another topic partition. The values that it took by then may be old or missing. The old key's delete shows this
+later, and then such rows are corrected.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from tagstream.state.tag_batch import (
 )
 from tagstream.streaming.batch.located import (
     DELETED,
+    OP_CHANGED_KEY,
     OP_IMAGE,
-    OP_LEFT,
     OP_MEND,
     OPEN,
     image_name,
@@ -41,11 +42,12 @@ from tagstream.table.chunks import flat
 from tagstream.table.schema.conform import as_type
 
 
-def mends(schema: pa.Schema, good: pa.Table, result: TagResult, done: Completion) -> pa.Table:
-    """A located record ``OP_MEND`` for each row that may have to be mended, where it is after the batch. A loop: rare rows.
+def corrections(schema: pa.Schema, good: pa.Table, result: TagResult, done: Completion) -> pa.Table:
+    """A located record ``OP_MEND`` for each row that may have to be corrected, at its location after the batch.
 
-    ``from_part``, ``from_file``: where the row was before the batch, null where the batch itself writes it. A record of the
-    new key in this very batch knows what is in it: nothing is to be mended then.
+    ``from_part``, ``from_file``: the row's location before the batch; null where the batch itself writes the row. Where
+    this batch has a record of the new key, nothing is corrected: the record was completed with this batch's values. The
+    loop is over rare rows.
     """
     asked = [(i, image) for i, image in enumerate(done.asked) if image.mended_by is not None]
     keys = pa.array([image.skey for _, image in asked], pa.binary())
@@ -58,11 +60,11 @@ def mends(schema: pa.Schema, good: pa.Table, result: TagResult, done: Completion
             continue
         mine = result.skey == image.skey
         written, name = np.flatnonzero(upsert & mine), image_name(image)
-        own = done.image_places[i] if done.image_held[i] == OWN else None
+        own = done.image_places[i] if done.image_stored_row[i] == OWN else None
         if len(written):
             at = int(written[0])
             places.append((image.skey, image.mended_by, (result.partition[at], result.file_id[at]), None, name))
-        elif own is not None and not mine.any():  # else the batch deletes it
+        elif own is not None and not mine.any():  # otherwise the batch deletes the row
             places.append((image.skey, image.mended_by, own, own, name))
     columns = {
         "dest_part": pa.array([to[0] for _, _, to, *_ in places], pa.string()),
@@ -79,13 +81,13 @@ def mends(schema: pa.Schema, good: pa.Table, result: TagResult, done: Completion
 
 Ints = npt.NDArray[np.int64]
 _NOWHERE = (
-    "it lacks values that were not sent because they had not changed, and neither the table nor this batch has the row: "
-    "take a snapshot of the source's table first"
+    "it lacks values that the source did not send because they had not changed, and neither the table nor this batch has "
+    "the row: take a snapshot of the source's table first"
 )
 
 
 def images_of(records: pa.Table, ordering: OrderingKind) -> list[ImageWanted]:
-    """The rows that records of other key groups ask for."""
+    """The rows that records of other key groups need."""
     if "old" not in records.column_names:
         return []
     asks = records.filter(pa.array((records.column("flags").to_numpy() & FLAG_IMAGE) != 0))
@@ -95,19 +97,19 @@ def images_of(records: pa.Table, ordering: OrderingKind) -> list[ImageWanted]:
         *(asks.column(n).to_pylist() for n in ("skey", "ord", "flags", "old", "pos_hi", "pos_lo")), strict=True
     ):
         before = order if ordered and not flags & FLAG_NO_ORDERING else None
-        left, mended_by = bool(flags & FLAG_DELETE), old if flags & FLAG_NO_PARTITION else None
-        event = (at[0], at[1]) if left or old is not None else None  # the delete that asks
-        found.append(ImageWanted(key, before, left, mended_by, event))
+        deleted, mended_by = bool(flags & FLAG_DELETE), old if flags & FLAG_NO_PARTITION else None
+        event = (at[0], at[1]) if deleted or old is not None else None  # the delete that asks
+        found.append(ImageWanted(key, before, deleted, mended_by, event))
     return found
 
 
 def lacking(rows: pa.Table) -> npt.NDArray[np.bool_]:
-    """What keyed records lack, records x columns."""
+    """Which values keyed records lack: records x columns."""
     return unpack_absent(rows.column("absent").combine_chunks(), rows.schema.field("row").type.num_fields)
 
 
 def refused(good: pa.Table, result: TagResult, partial: PartialRows | None = None) -> pa.Table:
-    """The records that lack values which no row holds, as bad ones."""
+    """The records that lack values which no row has, as bad records."""
     rows = chunks.take(good, result.refused) if len(result.refused) else good.slice(0, 0)
     place = rows.schema.get_field_index("reason")
     text = _NOWHERE
@@ -118,14 +120,14 @@ def refused(good: pa.Table, result: TagResult, partial: PartialRows | None = Non
 
 
 def without_lacking(good: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """Records that are whole, without the columns that tell of what is lacking, and as bad ones those that are not.
+    """Split records into complete ones, without the column ``absent``, and incomplete ones, as bad records.
 
-    Pull-type indexes do not fetch the row before.
+    Pull-type indexes do not read the existing row.
     """
     if "absent" not in good.column_names:
         return good, good.slice(0, 0)
     short = good.filter(good.column("absent").is_valid())
-    text = "it lacks values that were not sent, which only the state index completes (hoodie.index.type)"
+    text = "it lacks values that the source did not send; only the state index can add them (hoodie.index.type)"
     place = short.schema.get_field_index("reason")
     short = short.set_column(place, "reason", pa.repeat(pa.scalar(text, pa.string()), short.num_rows))
     whole = good.filter(good.column("absent").is_null()) if short.num_rows else good
@@ -133,10 +135,10 @@ def without_lacking(good: pa.Table) -> tuple[pa.Table, pa.Table]:
 
 
 def completed(rows: pa.Table, good: pa.Table, result: TagResult) -> pa.Table:
-    """Located records with what the batch has of the values they lack, and behind them the images that were asked for.
+    """Located records with the lacking values that the batch has, and after them the images that other records need.
 
-    Those that deletes ask for are left to later batches: with their values, or with their place where only the table has
-    the values.
+    A delete's image is stored for later batches: with its values, or with its location where only the table has the
+    values.
     """
     done = result.completion
     if done is None:
@@ -153,41 +155,42 @@ def completed(rows: pa.Table, good: pa.Table, result: TagResult) -> pa.Table:
         rows = _scattered(rows, where, columns)
     if not done.asked:
         return rows
-    left = np.array([image.left for image in done.asked], np.bool_)
+    deleted = np.array([image.deleted for image in done.asked], np.bool_)
     mended = np.array([image.mended_by is not None for image in done.asked], np.bool_)
-    images = _images(rows.schema, held, done, good, left)
-    images = images.filter(pa.array(~mended & (~left | (done.image_held != LOST) | (done.image_rows >= 0))))
-    return pa.concat_tables([rows, images, *([mends(rows.schema, good, result, done)] if mended.any() else [])])
+    images = _images(rows.schema, held, done, good, deleted)
+    images = images.filter(pa.array(~mended & (~deleted | (done.image_stored_row != LOST) | (done.image_rows >= 0))))
+    return pa.concat_tables([rows, images, *([corrections(rows.schema, good, result, done)] if mended.any() else [])])
 
 
 def _sources(done: Completion, good: pa.Table) -> dict[str, pa.Array]:
-    """Of the records that lack values: what they still lack, and the row that has it."""
+    """For the records that lack values: what they still lack, and the row that has it."""
     keys = good.column("skey")
-    own = done.held == OWN
-    other = done.held >= 0
-    from_rows = np.where(own, done.rows, np.where(other, done.held, -1))
+    own = done.stored_row == OWN
+    other = done.stored_row >= 0
+    from_rows = np.where(own, done.rows, np.where(other, done.stored_row, -1))
     mask = pa.array(from_rows, mask=from_rows < 0)
     from_key = pc.if_else(pa.array(own), flat(keys.take(mask)), flat(good.column("old").take(mask)))
     bits = absent_bits(done.donor < 0, np.arange(len(done.rows)), len(done.rows))
-    wanted = {"from_key": from_key, "from_image": _of_orders(good, done.held)}
+    wanted = {"from_key": from_key, "from_image": _of_orders(good, done.stored_row)}
     return {"absent": bits} | wanted | _places(done.places)
 
 
 def _images(
-    schema: pa.Schema, held: pa.StructArray, done: Completion, good: pa.Table, left: npt.NDArray[np.bool_]
+    schema: pa.Schema, held: pa.StructArray, done: Completion, good: pa.Table, deleted: npt.NDArray[np.bool_]
 ) -> pa.Table:
     keys = pa.array([image.skey for image in done.asked], pa.binary())
     n = len(keys)
-    own, other = done.image_held == OWN, done.image_held >= 0
-    take = pa.array(np.where(other, done.image_held, -1), mask=~other)
+    own, other = done.image_stored_row == OWN, done.image_stored_row >= 0
+    take = pa.array(np.where(other, done.image_stored_row, -1), mask=~other)
     from_key = pc.if_else(pa.array(own), keys, flat(good.column("old").take(take)))
     places = [
-        p if held_at == OWN else None for p, held_at in zip(done.image_places, done.image_held.tolist(), strict=True)
+        p if stored_at == OWN else None
+        for p, stored_at in zip(done.image_places, done.image_stored_row.tolist(), strict=True)
     ]
     columns = {
         "dest_part": pa.repeat(pa.scalar(""), n),
         "dest_file": pa.repeat(pa.scalar("#"), n),
-        "op": pa.array(np.where(left, OP_LEFT, OP_IMAGE).astype(np.int8)),
+        "op": pa.array(np.where(deleted, OP_CHANGED_KEY, OP_IMAGE).astype(np.int8)),
         "note": pc.if_else(
             pa.array(done.image_open),
             pc.if_else(pa.array(done.image_deleted), pa.scalar(DELETED), pa.scalar(OPEN)),
@@ -195,20 +198,20 @@ def _images(
         ),
         "skey": keys,
         "ord": pa.array(
-            [order if i.left else i.before for i, order in zip(done.asked, done.image_orders, strict=True)],
+            [order if i.deleted else i.before for i, order in zip(done.asked, done.image_orders, strict=True)],
             schema.field("ord").type,
         ),
         "image": pa.array([image_name(image) for image in done.asked], pa.binary()),
-        "from_image": _of_orders(good, done.image_held),
+        "from_image": _of_orders(good, done.image_stored_row),
         "row": _filled(held, done.image_donor, held.type),
         "absent": absent_bits(done.image_donor < 0, np.arange(n), n),
-        "from_key": pc.if_else(pa.array(done.image_held != LOST), from_key, pa.scalar(None, pa.binary())),
+        "from_key": pc.if_else(pa.array(done.image_stored_row != LOST), from_key, pa.scalar(None, pa.binary())),
     }
     return located_table(schema, n, columns | _places(places))
 
 
 def _of_orders(good: pa.Table, held: Ints) -> pa.Array:
-    """The names of the images that the records at these rows have asked for; null for no row. A loop: such rows are rare."""
+    """The names of the images that the records at these rows need; null for no row. The loop is over rare rows."""
     there = good.take(pa.array(held[held >= 0]))
     orders = zip(there.column("ord").to_pylist(), there.column("flags").to_pylist(), strict=True)
     names = (order_name(None if flags & FLAG_NO_ORDERING else order) for order, flags in orders)
@@ -223,7 +226,7 @@ def _places(places: list[tuple[str, str] | None]) -> dict[str, pa.Array]:
 
 
 def _filled(held: pa.StructArray, donor: Ints, kind: pa.StructType) -> pa.StructArray:
-    """Rows whose columns come from the rows that `donor` names, null where it names none."""
+    """Rows whose columns come from the rows that `donor` names; null where it names none."""
     columns = []
     for i, column in enumerate(held.flatten()):
         mine = donor[:, i]
@@ -232,7 +235,7 @@ def _filled(held: pa.StructArray, donor: Ints, kind: pa.StructType) -> pa.Struct
 
 
 def _scattered(rows: pa.Table, where: Ints, columns: dict[str, pa.Array]) -> pa.Table:
-    """Rows with these values at these places."""
+    """Rows with these values at these row numbers."""
     order = np.arange(rows.num_rows)
     order[where] = rows.num_rows + np.arange(len(where))
     take = pa.array(order)

@@ -1,4 +1,4 @@
-"""All that one run of the job works with: its environment, the position of the index, the batches before, hooks."""
+"""What one run of the job works with: its environment, the index position, the batch history and hooks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from typing import Any
 from tagstream.bootstrap.report import BootstrapProgress
 from tagstream.index.base import HoodieIndex
 from tagstream.state.batch_manifest import BatchManifest, ExpectedChains, chains_before
-from tagstream.state.checkpoint import INDEX, LEFT, MANIFESTS, PROFILES, QUARANTINE, SCHEMAS, CheckpointMeta, Root
+from tagstream.state.checkpoint import (
+    CHANGED_KEYS,
+    INDEX,
+    MANIFESTS,
+    PROFILES,
+    QUARANTINE,
+    SCHEMAS,
+    CheckpointMeta,
+    QueryFolder,
+)
 from tagstream.state.garbage_collection import collect_garbage
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.commit_record import CommitRecord
@@ -18,34 +27,37 @@ from tagstream.streaming.batch.located import shared_out
 from tagstream.streaming.batch.metadata_keeper import MetadataKeeper
 from tagstream.streaming.batch.report import LoadLog
 from tagstream.streaming.batch.small_files import PinnedSizes, SmallFiles
-from tagstream.streaming.batch.spark_checkpoint import Epoch, newest_batch
+from tagstream.streaming.batch.spark_checkpoint import SparkBatch, newest_batch
 from tagstream.streaming.batch.tag import profile_name
-from tagstream.streaming.batch.write import WriteSpec, told
+from tagstream.streaming.batch.write import WriteSpec, returned_rows
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.process import CrashPlan, StopFlag
 from tagstream.streaming.source.decode.record_format import Noticed
 from tagstream.streaming.source.decode_spec import DecodeSpec
+from tagstream.table.locks.lock import TableLock
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.evolve import EvolutionRules
 from tagstream.table.storage.opening import private
 from tagstream.table.storage.storage import Storage, create
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import REPLACE_COMMIT
+from tagstream.table.timeline.operation import WriteOperationType
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.commit import WRITER_KEY
 from tagstream.table.write.write_context import WriteProfile, WriterOptions
 
-INSERT_OVERWRITE = "INSERT_OVERWRITE"
-SMALL_BATCH_RECORDS = 20_000  # under this a second writer of a partition costs more than it saves
+_RUNS = 1_000
+SMALL_BATCH_RECORDS = 20_000  # for smaller batches, a second writer of a partition costs more than it saves
 
 
 @dataclass(frozen=True)
 class RunEnvironment:
-    """What a run of the job is given and never changes.
+    """The constants of one run of the job.
 
-    ``clock_ms`` gives epoch milliseconds. ``writer``: how files are written. ``retain_batches``: how many batches Spark may
-    run again. ``index``: the pull-type index that tags in the sink, None for the state index.
+    ``clock_ms`` returns epoch milliseconds. ``writer``: how files are written. ``retain_batches``: how many of the
+    newest batches Spark may run again. ``index``: the pull-type index that tags in the sink; None for the state index.
+    ``lock``: the lock that other writers of the table take, too.
     """
 
     checkpoint: Storage
@@ -56,22 +68,31 @@ class RunEnvironment:
     crash: CrashPlan
     clock_ms: Callable[[], int]
     retain_batches: int
+    lock: TableLock
     index: HoodieIndex | None = None
+
+    def check(self) -> None:
+        """Before a step that cannot be undone: LeaseLostError without the lease, LockLostError without a lock that this
+        process must hold.
+        """
+        self.lease.check()
+        self.lock.check()
 
 
 @dataclass
 class IndexPosition:
-    """How far the index is. Recovery sets it before a query, a clustering and the sink move it.
+    """Which writes of the table the index has. Recovery sets it before a query starts. A clustering and the sink update
+    it.
 
-    ``generation``: 0 began empty, others were loaded from the table; ``epoch``: catch-ups since. ``covered``: completed
-    writes that the index knows, ``loaded``: those it knows from the table itself, ``batches``: commits of this query that
-    Spark may run again. ``starting_offsets``: Spark's, for a new query. ``rollbacks_seen``: completed rollbacks that were
-    compared with the commits of this stream. ``chains``: where the key groups are before the batch that was pinned or
-    committed last.
+    ``index_load``: number of the index load; 0 for an index that began empty. ``catch_up``: number of catch-ups since that
+    load. ``covered``: completed writes that the index contains. ``loaded``: those of them that were loaded from the
+    table. ``batches``: commits of this query that Spark may run again. ``starting_offsets``: Spark's starting offsets
+    of a new query. ``rollbacks_seen``: completed rollbacks that were already compared with the commits of this stream.
+    ``chains``: the delta chains of the key groups before the batch that was pinned or committed last.
     """
 
-    generation: int = 0
-    epoch: int = 0
+    index_load: int = 0
+    catch_up: int = 0
     covered: frozenset[str] = frozenset()
     loaded: frozenset[str] = frozenset()
     batches: Mapping[int, tuple[str, CommitRecord]] = field(default_factory=dict)
@@ -82,12 +103,13 @@ class IndexPosition:
 
 @dataclass
 class BatchHistory:
-    """What the batches before say to the next one. The sink and its timeline guard set it.
+    """What the earlier batches say to the next one. The sink and its timeline guard set it.
 
-    ``instant``: the write that this process began last. ``timeline``: the look that the batch is decided on. ``records``,
-    ``file_groups`` and ``work`` (rows by file group, ``batch.located.work_of``): of the batch before. ``profile``: the one
-    that was pinned last. ``partition_depth``: of the table's partitions, None where none need be known or no commit has it.
-    ``late_copies``: a copy of a write that was rolled back may still appear; a look after the batch finds it.
+    ``instant``: the write that this process began last. ``timeline``: the timeline as it was read for the current
+    batch. ``records``, ``file_groups`` and ``work`` (rows by file group, ``batch.located.work_of``) are those of the
+    last batch. ``profile``: the write profile that was pinned last. ``partition_depth``: depth of the table's partition
+    paths; None where it is not needed or no commit has it. ``late_copies``: a copy of a write that was rolled back may
+    still appear, so the timeline is read again after the batch.
     """
 
     instant: str | None = None
@@ -103,13 +125,13 @@ class BatchHistory:
 
 @dataclass
 class RunHooks:
-    """Who is asked and informed during a run.
+    """Callbacks of a run.
 
-    ``loading`` gets how far the loading of the index is, ``step`` what the batch is at, ``service`` what a table service
-    did, ``own_failure`` that an error of this project is about to end the query. ``look_at_schema`` is called before
-    each batch and raises SchemaChangedError where the given schema is another one;
-    ``check_topic`` is called before each commit and
-    raises where the topic is another one.
+    ``loading`` gets the progress of the index load. ``step`` gets the current step of a batch and the batch number.
+    ``service`` gets the name of a table service, how many actions it completed, and its error. ``own_failure`` is
+    called when an error of this project is about to end the query. ``look_at_schema`` is called before each batch and
+    raises SchemaChangedError where the given schema has changed. ``check_topic`` is called before each commit and
+    raises where the topic was created again.
     """
 
     loading: Callable[[BootstrapProgress], None] = field(default_factory=LoadLog)
@@ -122,19 +144,19 @@ class RunHooks:
 
 @dataclass
 class JobContext:
-    """All that one run of the job works with: what it is given, the parts that change with an owner each, and the table as
-    the query that runs sees it.
+    """What one run of the job works with: constants, parts that change and have one owner each, and the table as the
+    query sees it.
 
-    ``run`` counts the starts of this checkpoint and never repeats; ``run_owner`` tells this run from every other, also from
-    one of a checkpoint that was here before. ``root``: the folder of its query. ``metadata``: keeps the table's metadata
-    table in step, None where there is none. ``noticed``: schemas that records have had since the start. ``topic_id``: of the
-    topic that is read, None where it is not known.
+    ``run`` is the number of this start of the checkpoint. It never repeats. ``run_owner`` identifies this run among all
+    runs, also those of an earlier checkpoint at the same location. ``query_folder``: the query's folder in the checkpoint.
+    ``metadata``: keeps the table's metadata table in sync; None where the table has none. ``noticed``: schemas of
+    records that were found since the start. ``topic_id``: Kafka's id of the topic; None where it is unknown.
     """
 
     env: RunEnvironment
     options: Options
     table: HoodieTable
-    root: Root
+    query_folder: QueryFolder
     run: int
     run_owner: str
     layout: StateLayout
@@ -157,83 +179,102 @@ class JobContext:
 
     @property
     def overwrites(self) -> bool:
-        """Whether a batch takes the place of all that the partitions it touches hold."""
-        return self.options.op == INSERT_OVERWRITE
+        """Whether a batch replaces all rows of the partitions that it writes to (``INSERT_OVERWRITE``)."""
+        return self.options.table.operation == WriteOperationType.INSERT_OVERWRITE
 
-    def go_on_at(self, root: Root) -> None:
-        """Work with another root of the checkpoint from here on."""
-        self.root = root
-        self.layout = replace(self.layout, durable=root.files.below(INDEX))
+    @property
+    def file_run(self) -> int:
+        """The number of this run in the names of files: that of no other run of any stream of the table."""
+        prefix = self.small_files.prefix
+        return self.run if not prefix else int(prefix[:5], 16) * _RUNS + self.run % _RUNS
+
+    def use_query_folder(self, query_folder: QueryFolder) -> None:
+        """Use another query folder of the checkpoint from now on."""
+        self.query_folder = query_folder
+        self.layout = replace(self.layout, durable=query_folder.files.below(INDEX))
 
     @property
     def profiles(self) -> Storage:
-        """Where write profiles are pinned."""
-        return self.root.files.below(PROFILES)
+        """Folder of the write profiles."""
+        return self.query_folder.files.below(PROFILES)
 
     @property
     def manifests(self) -> Storage:
-        """Where batch manifests are kept."""
-        return self.root.files.below(MANIFESTS)
+        """Folder of the batch manifests."""
+        return self.query_folder.files.below(MANIFESTS)
 
     @property
     def schema_notes(self) -> Storage:
-        """Where tasks leave the schemas that they have noticed."""
-        return self.root.files.below(SCHEMAS)
+        """Folder where tasks write the schemas that they have found."""
+        return self.query_folder.files.below(SCHEMAS)
 
     @property
     def quarantine(self) -> Storage:
-        """Where bad records go, for the job's user alone."""
-        return private(self.root.files.below(QUARANTINE))
+        """Folder of bad records. Only the job's user can read it."""
+        return private(self.query_folder.files.below(QUARANTINE))
 
     @property
-    def left(self) -> Storage:
-        """Where rows of changed keys are left; of all queries of the checkpoint, for one may go on where another ended."""
-        return private(self.env.checkpoint.below(LEFT))
+    def changed_keys(self) -> Storage:
+        """Folder of rows of changed keys. Only the job's user can read it.
 
-    def begun_by(self, batch_id: int) -> CommitMetadata:
-        """What the inflight file of a batch says, so that a later run knows it for a leftover of this project."""
+        All queries of the checkpoint share it, since a query may continue where another one ended.
+        """
+        return private(self.env.checkpoint.below(CHANGED_KEYS))
+
+    def inflight_metadata(self, batch_id: int) -> CommitMetadata:
+        """Commit metadata for the inflight file of a batch. A later run recognizes an unfinished batch of this project
+        by it.
+        """
         writer = {"stream_id": self.env.meta.stream_id, "run": self.run, "batch_id": batch_id}
-        return CommitMetadata(extra={WRITER_KEY: json.dumps(writer, sort_keys=True)}, operation=self.options.op)
+        return CommitMetadata(
+            extra={WRITER_KEY: json.dumps(writer, sort_keys=True)}, operation=self.options.table.operation
+        )
 
     def take_schema(self, avro_json: str, defaults_json: str, evolution: EvolutionRules | None) -> None:
-        """Go on with a schema; ``evolution``: how those of records change it."""
+        """Use this schema from now on. ``evolution``: how schemas of records change it."""
         self.avro_json = avro_json
         self.decode = replace(self.decode, avro_json=avro_json, defaults_json=defaults_json, evolution=evolution)
 
-    def pin_profile(self, epoch: Epoch, instant: str) -> None:
-        """Write the profile of a batch that is about to run; once per batch and run."""
+    def pin_profile(self, spark_batch: SparkBatch, instant: str) -> None:
+        """Write the profile of a batch that is about to run. Called once per batch and run."""
         files = self.small_files
         self._pin(
-            epoch,
+            spark_batch,
             instant,
-            lanes=self._lanes(),
-            records_per_new_file=min(
-                self.options.insert_split_size, max(1, self.options.parquet_max_file_size // files.record_bytes)
-            ),
-            # Of what is there nothing stays.
+            slots=self._slots(),
+            records_per_new_file=files.records_per_new_file,
+            # No existing row is kept.
             small_groups=None
             if self.overwrites
-            else self.history.sizes.pin(self.profiles, files, epoch.batch_id, self.run),
-            write_lanes=shared_out(self.history.work, self.env.meta.shuffle_partitions),
-            **self._expected_chains(epoch),
+            else self.history.sizes.pin(self.profiles, files, spark_batch.batch_id, self.run),
+            write_tasks=shared_out(self.history.work, self.env.meta.shuffle_partitions),
+            **self._expected_chains(spark_batch),
         )
 
     def committed(self, deltas: Mapping[int, str]) -> None:
-        """The batch that was pinned last is committed with these deltas: the next one begins at them."""
+        """Record that the batch that was pinned last is committed with these deltas. The next batch starts from them.
+
+        ``deltas``: delta file by label of the key group.
+        """
         if self.position.chains is not None:
             self.position.chains = self.position.chains.after(deltas)
 
-    def pin_replay(self, epoch: Epoch, instant: str, manifest: str) -> None:
-        """Write the profile that makes the tag step adopt the deltas of a batch the table already holds.
+    def pin_replay(self, spark_batch: SparkBatch, instant: str, manifest: str) -> None:
+        """Write the profile that makes the tag step adopt the deltas of a batch that the table already has.
 
-        An index that was loaded over that commit has its rows already: there is nothing to adopt.
+        An index that was loaded from the table after that commit already has its rows. Then no delta is adopted.
         """
         if instant in self.position.loaded:
-            self._pin(epoch, instant, mode="replay")
+            self._pin(spark_batch, instant, mode="replay")
             return
         made = BatchManifest.read(self.manifests, manifest)
         self._pin(
-            epoch, instant, mode="replay", manifest=made.deltas, generation=made.generation, index_epoch=made.epoch
+            spark_batch,
+            instant,
+            mode="replay",
+            manifest=made.deltas,
+            index_load=made.index_load,
+            catch_up=made.catch_up,
         )
 
     def write_spec(self, batch_id: int, instant: str, *, replay: bool) -> WriteSpec:
@@ -244,43 +285,45 @@ class JobContext:
             instant=instant,
             action=self.action,
             batch_id=batch_id,
-            run=self.run,
+            run=self.file_run,
             avro_json=self.decode.stored_json,
             options=self._file_options(),
             decode=self.decode,
             quarantine=self.quarantine,
-            left=self.left,
-            topic=self.options.kafka_topic or "",
+            changed_keys=self.changed_keys,
+            topic=self.options.kafka.topic or "",
             crash=self.env.crash,
             replay=replay,
             index=self.env.index if self.env.index is not None and self.env.index.update_in_tasks else None,
-            tell_written=told(self.env.index, wants_places=self.metadata is not None and self.metadata.wants_places),
-            tell_moves=self.metadata is not None and self.metadata.by_partition,
+            returned_rows=returned_rows(
+                self.env.index, wants_places=self.metadata is not None and self.metadata.wants_places
+            ),
+            returns_moves=self.metadata is not None and self.metadata.by_partition,
         )
 
     def _file_options(self) -> WriterOptions:
-        """How files are written, with what the metadata table has to know of them."""
+        """How files are written, including the statistics that the metadata table needs."""
         kept = self.metadata
         if kept is None:
             return self.env.writer
-        return replace(self.env.writer, range_columns=frozenset(kept.columns), tells_bloom=kept.wants_blooms)
+        return replace(self.env.writer, range_columns=frozenset(kept.columns), returns_bloom=kept.wants_blooms)
 
     def read_profile(self) -> WriteProfile:
-        """The profile that was pinned last."""
+        """The profile that was pinned last. ValueError where none was pinned."""
         if self.history.profile is None:
-            raise ValueError("no profile was pinned yet")
+            raise ValueError("no write profile was written yet: call pin_profile or pin_replay first")
         return self.history.profile
 
     def collect_garbage(self, batch_id: int) -> None:
-        """Remove index files and profiles that no batch Spark may still ask for can name."""
+        """Remove index files and write profiles that no batch needs that Spark may run again."""
         if batch_id % max(1, self.env.retain_batches // 10):
-            return  # it lists the folders of all key groups, which not every batch must wait for
+            return  # the step lists the folders of all key groups, which is too slow for every batch
         oldest = batch_id - self.env.retain_batches
-        committed = newest_batch(self.root.files, "commits")
+        committed = newest_batch(self.query_folder.files, "commits")
         if oldest <= 0 or committed is None:
             return
         collect_garbage(
-            self.layout, self.env.meta.labels, self.position.generation, min(oldest, committed), self.manifests
+            self.layout, self.env.meta.labels, self.position.index_load, min(oldest, committed), self.manifests
         )
         profiles = self.profiles
         names = profiles.names("")
@@ -288,49 +331,59 @@ class JobContext:
         old = [name for name, batch in batches.items() if batch.isdigit() and int(batch) < oldest]
         profiles.delete_many([*old, *self.history.sizes.superfluous(names, oldest)])
 
-    def _expected_chains(self, epoch: Epoch) -> dict[str, Any]:
-        """Where the key groups stand before a batch: known from the batch before it, else read from the manifests."""
+    def _expected_chains(self, spark_batch: SparkBatch) -> dict[str, Any]:
+        """The delta chains of the key groups before a batch: known from the last batch, else read from the manifests."""
         if self.env.index is not None:  # there is no state
             return {}
         if self.position.chains is None or not self.position.chains.is_for(
-            epoch.query_id, self.position.generation, epoch.batch_id
+            spark_batch.query_id, self.position.index_load, spark_batch.batch_id
         ):
             self.position.chains = chains_before(
                 self.manifests,
                 self.env.meta.labels,
-                epoch.query_id,
-                self.position.generation,
-                epoch.batch_id,
+                spark_batch.query_id,
+                self.position.index_load,
+                spark_batch.batch_id,
                 self.env.retain_batches,
             )
         return {"chains": dict(self.position.chains.chains), "chains_whole": self.position.chains.whole}
 
-    def _lanes(self) -> int:
-        """How many file groups of one partition take inserts at the same time.
+    def _slots(self) -> int:
+        """How many file groups of one partition get new rows in parallel.
 
-        When the batch before touched many file groups, one each keeps all cores busy; when it was large and touched few
-        (a table without partitions, or only today's), a partition's inserts are cut so that the writing is shared.
+        One is enough where the last batch wrote to many file groups: these keep all cores busy. Where a large batch
+        wrote to few file groups (a table without partitions, or only today's partition), the new rows of a partition
+        are split over more file groups.
         """
         many = self.history.file_groups >= 2 * self.env.meta.shuffle_partitions
         return 1 if many or self.history.records < SMALL_BATCH_RECORDS else self.env.meta.shuffle_partitions
 
     def _pin(
-        self, epoch: Epoch, instant: str, *, generation: int | None = None, index_epoch: int | None = None, **more: Any
+        self,
+        spark_batch: SparkBatch,
+        instant: str,
+        *,
+        index_load: int | None = None,
+        catch_up: int | None = None,
+        **more: Any,
     ) -> None:
         profile = WriteProfile(
             table_name=self.table.config.name,
-            query_id=epoch.query_id,
-            batch_id=epoch.batch_id,
+            query_id=spark_batch.query_id,
+            batch_id=spark_batch.batch_id,
             run=self.run,
             instant=instant,
             batch_time_ms=self.env.clock_ms(),
             labels=self.env.meta.labels,
-            generation=self.position.generation if generation is None else generation,
-            epoch=self.position.epoch if index_epoch is None else index_epoch,
+            index_load=self.position.index_load if index_load is None else index_load,
+            catch_up=self.position.catch_up if catch_up is None else catch_up,
             partition_depth=self.history.partition_depth,
+            file_prefix=self.small_files.prefix,
             **more,
         )
         self.history.profile = profile
         name = profile_name(profile.batch_id, profile.run)
         if not create(self.profiles, name, profile.to_json().encode()):
-            raise FileExistsError(f"{self.profiles.where(name)} was pinned already, by a run of the same number")
+            raise FileExistsError(
+                f"{self.profiles.where(name)} already exists: another run with the same number wrote it"
+            )

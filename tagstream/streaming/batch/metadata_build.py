@@ -1,11 +1,11 @@
-"""Make a metadata table for a table that has commits: from its files and keys, by Spark's tasks in bounded memory.
+"""Make a metadata table for a table that has commits, from its files and record keys.
 
-It has every committed file, its ranges, and the place of each key. Spark's tasks read the files and the keys; the
-driver holds one entry a file.
+The new metadata table has every committed file, its column ranges, and the location of each record key. Spark's tasks
+read the files and the keys in bounded memory. The driver holds one entry per file.
 
-Nothing may be pending on the table's timeline, and the caller holds the table's lease: a write in the meantime
-would be missing in the metadata table. Files of an earlier attempt are removed first. Readers use the metadata
-table once the table's properties name it.
+No instant may be pending on the table's timeline, and the caller holds the table's lease: the metadata table would lack
+a write that is made in the meantime. Files of an earlier attempt are removed first. Readers use the metadata table once
+the table's properties name it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tagstream.table.file_group.fs_view import FileSlice, committed_entries
 from tagstream.table.file_group.names import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.changes import Changes, PartitionChange, WrittenFile
-from tagstream.table.metadata.column_ranges import look_at_file, ranges_from_json, ranges_to_json
+from tagstream.table.metadata.column_ranges import ranges_from_json, ranges_to_json, read_file_stats
 from tagstream.table.metadata.metadata_table import (
     BLOOM_FILTERS_PARTITION,
     COLUMN_STATS_PARTITION,
@@ -52,8 +52,8 @@ PLACE_SCHEMA = "shard int, record_key string, partition_path string, file_id str
 
 
 @dataclass(frozen=True)
-class Looks:
-    """What of each file is wanted: ranges of these columns, and the bloom filters of base files."""
+class FileFacts:
+    """What is read from each file: the ranges of these columns, and the bloom filters of base files."""
 
     columns: frozenset[str] = frozenset()
     blooms: bool = False
@@ -63,13 +63,15 @@ class Looks:
 
 
 def committed_files(table: HoodieTable, timeline: Timeline) -> dict[str, dict[str, int]]:
-    """Sizes by name of every file of a completed instant, by partition path; older slices are among them."""
+    """Sizes by name of every file of a completed instant, by partition path. Older slices are included."""
     partitions = table.view(timeline).partitions()
     return {path: committed_entries(table.storage.list(path), timeline) for path in partitions}
 
 
-def changes_of(table: HoodieTable, files: dict[str, dict[str, int]], looks: Looks, spark: SparkSession) -> Changes:
-    """The files as of one commit that wrote all of them."""
+def changes_of(table: HoodieTable, files: dict[str, dict[str, int]], looks: FileFacts, spark: SparkSession) -> Changes:
+    """The table's files as the changes of one commit that wrote all of them. Spark's tasks read their ranges and bloom
+    filters.
+    """
     told = _look_at(table, [(p, name) for p, names in files.items() for name in names], looks, spark) if looks else {}
     partitions = {}
     for partition, names in files.items():
@@ -82,7 +84,7 @@ def changes_of(table: HoodieTable, files: dict[str, dict[str, int]], looks: Look
 
 
 def _look_at(
-    table: HoodieTable, files: list[tuple[str, str]], looks: Looks, spark: SparkSession
+    table: HoodieTable, files: list[tuple[str, str]], looks: FileFacts, spark: SparkSession
 ) -> dict[tuple[str, str], tuple[dict[str, list[object]], str | None]]:
     parts = [files[i : i + _FILES_A_TASK] for i in range(0, len(files), _FILES_A_TASK)]
     if not parts:
@@ -101,20 +103,24 @@ def _look_at(
 
 
 def look_at(
-    table: HoodieTable, partition: str, name: str, looks: Looks, schema: pa.Schema
+    table: HoodieTable, partition: str, name: str, looks: FileFacts, schema: pa.Schema
 ) -> tuple[dict[str, list[object]], str | None]:
-    """A file's ranges in JSON, and the text of its bloom filter (None: of a log file, or a base file without one).
+    """A file's ranges in JSON, and the text of its bloom filter. That is None for a log file and for a base file
+    without one.
 
     ``schema``: the table's.
     """
-    ranges, bloom = look_at_file(table.storage, join(partition, name), looks.columns, schema)
+    ranges, bloom = read_file_stats(table.storage, join(partition, name), looks.columns, schema)
     return ranges_to_json(ranges), bloom.decode() if looks.blooms and bloom is not None else None
 
 
 @dataclass(frozen=True)
 class PlaceSpec:
-    """What the tasks need that read the places of all live keys. ``groups``: file groups of the record index, of each of
-    ``data_partitions`` where it is one by partition; those of one partition follow those of the other."""
+    """Constants of the tasks that read the locations of all live keys.
+
+    ``groups``: number of file groups of the record index. A record index by partition has so many for each of
+    ``data_partitions``, numbered one partition after the other.
+    """
 
     reader: SliceReader
     slices: tuple[FileSlice, ...]
@@ -123,14 +129,14 @@ class PlaceSpec:
     data_partitions: tuple[str, ...] | None = None
 
     def first_group(self, partition_path: str) -> int:
-        """The number of the first group of a partition's keys."""
+        """The number of the first file group for a partition's keys."""
         return 0 if self.data_partitions is None else self.groups * self.data_partitions.index(partition_path)
 
 
 def place_spec(
     table: HoodieTable, timeline: Timeline, groups: int, data_partitions: tuple[str, ...] | None = None
 ) -> PlaceSpec | None:
-    """None where the table has no rows."""
+    """The constants for a table as of ``timeline``; None where the table has no rows."""
     view = table.view(timeline)
     if view.as_of is None:
         return None
@@ -140,7 +146,9 @@ def place_spec(
 
 
 def read_places(spec: PlaceSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """For ``mapInArrow`` over numbers of slices: the places of their live keys, with the shard of each."""
+    """Make the function for ``mapInArrow`` over slice numbers. It returns the locations of their live keys and the
+    shard of each.
+    """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -171,9 +179,10 @@ def _places(rows: pa.Table, at: FileSlice, spec: PlaceSpec) -> pa.RecordBatch:
 
 
 def shards_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[pa.Table]]]:
-    """Sorted places cut by their shard: (number, its tables of ``PLACES``). A shard is to be read before the next begins.
+    """Split sorted locations by shard: (shard number, its tables of ``PLACES``). Read a shard before you ask for the
+    next one.
 
-    Of a key that is in the table twice the last place counts.
+    For a key that the table has twice, the last location counts.
     """
     stream = _Stream(iter(batches))
     while (number := stream.shard) is not None:
@@ -183,7 +192,7 @@ def shards_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator
 
 
 class _Stream:
-    """Batches sorted by shard and key, with a look at what comes next."""
+    """Batches sorted by shard and key. The next row is always known."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
@@ -192,11 +201,14 @@ class _Stream:
 
     @property
     def shard(self) -> int | None:
-        """Of the next row; None at the end."""
+        """Shard of the next row; None at the end."""
         return None if self._rows is None else int(self._rows.column("shard")[0].as_py())
 
     def tables(self, number: int) -> Iterator[pa.Table]:
-        """The rest of one shard. The last row of a batch is held back until it is seen that its key does not come again."""
+        """The remaining tables of one shard.
+
+        The last row of a batch is not returned until the next batch shows that its key does not repeat.
+        """
         held: pa.Table | None = None
         while self._rows is not None and self.shard == number:
             own = self._rows.filter(pc.equal(self._rows.column("shard"), number))
@@ -230,7 +242,7 @@ def _last_of_each(rows: pa.Table) -> pa.Table:
     return rows.filter(pa.concat_arrays([differs, pa.array([True])]))
 
 
-_MOST_TASKS = 10_000  # of a record index by partition there may be more file groups, several of which are a task's then
+_MOST_TASKS = 10_000  # a record index by partition may have more file groups; then a task writes several of them
 
 LOG = logging.getLogger("tagstream")
 
@@ -245,16 +257,17 @@ def build(
     *,
     partitioned_index: bool = False,
 ) -> HoodieTable:
-    """The table with its new metadata table, or with more partitions of the one it has.
+    """Make the table's metadata table, or add partitions to the one that it has. Returns the table with it.
 
-    ``groups``: file groups of each partition that is made, ``files`` among them where there is no metadata table yet.
-    ``partitioned_index``: a record index among them has so many for each partition of the table.
+    ``groups``: number of file groups of each new partition, by name. It includes ``files`` where the table has no
+    metadata table yet. ``columns``: columns of the statistics. ``partitioned_index``: a record index in ``groups`` gets
+    so many file groups for each partition of the table.
     """
     begun = clock_ms()
     timeline = table.timeline()
     with_ranges = COLUMN_STATS_PARTITION in groups or PARTITION_STATS_PARTITION in groups
     _warn_of_logs_alone(table, timeline)
-    looks = Looks(frozenset(columns) if with_ranges else frozenset(), BLOOM_FILTERS_PARTITION in groups)
+    looks = FileFacts(frozenset(columns) if with_ranges else frozenset(), BLOOM_FILTERS_PARTITION in groups)
     files = committed_files(table, timeline)
     changes = changes_of(table, files, looks, spark)
     writer = MetadataWriter.open(table) or create_metadata_table(table, begun)
@@ -269,7 +282,7 @@ def build(
     form = partitioned_index if RECORD_INDEX_PARTITION in groups else None
     table = register(table, groups, tuple(columns), clock_ms(), form)
     LOG.info(
-        "table %s has these partitions of a metadata table now: %s; made of %s files in %.1f s",
+        "table %s: made the metadata table's partitions %s from %s files in %.1f s",
         table.base_path,
         ", ".join(in_making_order(groups, table.config.version)),
         f"{sum(map(len, files.values())):,}",
@@ -285,8 +298,8 @@ def _warn_of_logs_alone(table: HoodieTable, timeline: Timeline) -> None:
     alone = sum(found.base_file is None for part in view.partitions() for found in view.latest_merged_slices(part))
     if alone:
         LOG.warning(
-            "table %s: %s file groups have log files alone; hudi-rs passes over those that a metadata table lists: compact "
-            "the table where hudi-rs reads it, or set hoodie.metadata.enable=false",
+            "table %s: %s file groups have only log files; hudi-rs skips such file groups when a metadata table lists them: "
+            "if hudi-rs reads the table, compact it or set hoodie.metadata.enable=false",
             table.base_path,
             f"{alone:,}",
         )
@@ -308,7 +321,7 @@ def _shards(initial: InitialPartition, spec: PlaceSpec, spark: SparkSession) -> 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number, tables in shards_in(batches):
             stat = write_index_shard(initial, number, tables)
-            assert stat is not None  # it has a key
+            assert stat is not None  # the shard has at least one key
             yield pa.RecordBatch.from_pydict(
                 {"number": pa.array([number], pa.int32()), "stat": [json.dumps(stat.to_json())]}
             )

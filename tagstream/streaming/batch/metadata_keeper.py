@@ -1,8 +1,8 @@
-"""Keep the table's metadata table in step: it gets a batch's changes in the same commit, before the batch completes.
+"""Keep the table's metadata table in sync: it gets a batch's changes in a delta commit before the batch completes.
 
-Readers use the changes once the instant is completed on the table's timeline. A batch that is rolled back is
-rolled back in the metadata table, too (``table.services.rollback``). The deleted keys and the keys that only left
-a place come from ``index.base.WRITTEN_SCHEMA``.
+Readers use these changes once the instant is completed on the table's timeline. When a batch is rolled back, it is
+rolled back in the metadata table, too (``table.services.rollback``). The deleted keys and the old locations of moved
+keys come from rows of ``index.base.WRITTEN_SCHEMA``.
 """
 
 from __future__ import annotations
@@ -29,11 +29,16 @@ from tagstream.table.metadata.record_encoding import PLACES, instant_ms
 from tagstream.table.metadata.rollback import recover
 from tagstream.table.services.archiving import archive_metadata
 from tagstream.table.services.metadata_changes import range_columns
+from tagstream.table.steps import Step
 from tagstream.table.timeline.commit_metadata import WriteStatus
 
 
 def deleted_rows(written: pa.Table, *, by_partition: bool = False) -> pa.Table:
-    """The rows of keys that a whole batch deleted: not those that it put elsewhere or, ``by_partition``, there again."""
+    """The rows of keys that a batch deleted, without keys that it wrote at another location.
+
+    ``by_partition``: a key in another partition is another key. Then only keys that it wrote again in the same
+    partition are left out.
+    """
     is_live = pc.is_valid(written["file_id"])
     live, gone = written.filter(is_live), written.filter(pc.invert(is_live))
     stays = pc.is_in(_names(gone, by_partition), value_set=_names(live, by_partition))
@@ -41,7 +46,7 @@ def deleted_rows(written: pa.Table, *, by_partition: bool = False) -> pa.Table:
 
 
 def without_moves(written: pa.Table) -> pa.Table:
-    """A batch's rows without the places that moves leave: a key that moved comes once, with its new place."""
+    """A batch's rows without the old locations of moves: a moved key has one row, with its new location."""
     return pa.concat_tables([written.filter(pc.is_valid(written["file_id"])), deleted_rows(written)])
 
 
@@ -49,7 +54,7 @@ def _names(rows: pa.Table, by_partition: bool) -> pa.Array:
     keys = rows["record_key"].combine_chunks()
     if not by_partition:
         return keys
-    # No partition path has a control character, so the two parts cannot run into each other.
+    # No partition path has a control character, so the joined text is unique for each pair.
     return pc.binary_join_element_wise(rows["partition_path"].combine_chunks(), keys, "\0")
 
 
@@ -58,7 +63,8 @@ _WITH_RANGES = (COLUMN_STATS_PARTITION, PARTITION_STATS_PARTITION)
 
 @dataclass(frozen=True)
 class MetadataKeeper:
-    """The metadata table as a batch begins. ``columns``: those of which it has statistics; none where it has none.
+    """The metadata table at the start of a batch. ``columns``: columns with statistics; empty where it has no
+    statistics.
 
     ``new_index_groups``: how many file groups a record index by partition gets for a new partition.
     """
@@ -69,9 +75,9 @@ class MetadataKeeper:
 
     @staticmethod
     def open(table: HoodieTable, schema: pa.Schema, new_index_groups: int = 1) -> MetadataKeeper | None:
-        """The keeper of a table's metadata table, None where it has none. ``schema``: the table's user columns.
+        """Open a table's metadata table; None where it has none. ``schema``: the table's user columns.
 
-        Errors as of ``MetadataWriter.open``.
+        Errors: see ``MetadataWriter.open``.
         """
         writer = MetadataWriter.open(table)
         if writer is None:
@@ -80,22 +86,24 @@ class MetadataKeeper:
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """The metadata table's own partitions, which are all told of every commit."""
+        """The partitions of the metadata table. Each of them gets the changes of every commit."""
         return self.writer.partitions
 
     @property
     def wants_places(self) -> bool:
-        """Whether it has to know which keys were inserted, moved and deleted."""
+        """Whether it has a record index, which needs the inserted, moved and deleted keys."""
         return RECORD_INDEX_PARTITION in self.partitions
 
     @property
     def by_partition(self) -> bool:
-        """Whether a key in each partition is another key to it, so that a move takes one away and puts one."""
+        """Whether its record index is one by partition: a move deletes the key in one partition and inserts it in
+        another.
+        """
         return self.writer.has_partitioned_index
 
     @property
     def wants_blooms(self) -> bool:
-        """Whether it has to know the bloom filter of each base file."""
+        """Whether it needs the bloom filter of each base file."""
         return BLOOM_FILTERS_PARTITION in self.partitions
 
     def commit(
@@ -107,10 +115,12 @@ class MetadataKeeper:
         reach: Callable[[str], None] = lambda _: None,
         check: Callable[[], None] = lambda: None,
     ) -> str | None:
-        """Tell it of a batch's files and (``written``: ``index.base.WRITTEN_SCHEMA``) keys, before the batch completes.
+        """Write the changes of a batch to the metadata table before the batch completes.
 
-        Returns the time that the completion of the batch must be later than; None up to table version 7. ``reach`` is told
-        of the steps ``metadata_begun``, ``metadata_files`` and ``metadata_completed``. ``check``: as of ``delta_commit``.
+        ``statuses``: its write statuses. ``written``: its keys, ``index.base.WRITTEN_SCHEMA``. ``reach`` is called with
+        the steps ``metadata_begun``, ``metadata_files`` and ``metadata_completed``. ``check``: see ``delta_commit``.
+
+        Returns the completion time of the delta commit. The batch must complete later. None up to table version 7.
         """
         changes = Changes(
             partitions=written_by(statuses),
@@ -120,14 +130,15 @@ class MetadataKeeper:
         )
         times = fresh_times(self.writer.table, self.writer, clock_ms)
         completed = delta_commit(self.writer, instant, changes, times, reach, self.new_index_groups, check)
-        reach("metadata_completed")
+        reach(Step.METADATA_COMPLETED)
         return completed.completion_time
 
     def maintain(self, clock_ms: Callable[[], int], max_delta_commits: int, execute: Execute = one_by_one) -> None:
-        """Between two batches: finish what was cut off; compact it once so many commits have come, and remove old files.
+        """Maintain the metadata table between two batches: finish interrupted actions, compact it after
+        ``max_delta_commits``, clean it.
 
-        Its own timeline is then archived, as far as that of the table is. Nothing else may be pending on the table's
-        timeline.
+        After a compaction its timeline is archived as far as that of the table. No other instant may be pending on the
+        table's timeline.
         """
         times = fresh_times(self.writer.table, self.writer, clock_ms)
         recover(self.writer, times)
@@ -147,10 +158,10 @@ def _has_ranges(writer: MetadataWriter) -> bool:
 
 
 def check_kept(table: HoodieTable, keeper: MetadataKeeper | None) -> None:
-    """ForeignCommitError when the table has not the metadata table that the batch was begun with."""
+    """ForeignCommitError when the table's metadata table has other partitions than at the start of the batch."""
     now = tuple(sorted(table.config.metadata_partitions))
     if now != (() if keeper is None else tuple(sorted(keeper.writer.table.config.metadata_partitions))):
         raise ForeignCommitError(
-            f"table {table.base_path}: another writer made or dropped its metadata table while this job runs; it has "
-            f"{', '.join(now) or 'none'} now"
+            f"table {table.base_path}: another writer made or dropped its metadata table while this job runs; it now has "
+            f"these partitions: {', '.join(now) or 'none'}. Restart the job, and let only one writer write to the table"
         )

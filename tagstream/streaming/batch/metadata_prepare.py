@@ -1,6 +1,7 @@
-"""Before a query: a metadata table that can't be kept in step goes, one that is wanted is made.
+"""Before a query: drop a metadata table that can't be kept in sync, and make one that is wanted.
 
-Readers believe what they find there. So what is not kept in step is dropped before anything is written.
+Readers trust the metadata table. So a part of it that this writer does not keep in sync is dropped before the first
+write.
 """
 
 from __future__ import annotations
@@ -44,37 +45,43 @@ LOG = logging.getLogger("tagstream")
 
 @dataclass(frozen=True)
 class Unkept:
-    """``whole``: why the metadata table goes, None where it stays. ``partitions``: why these of it go, by name."""
+    """What to drop of a metadata table.
+
+    ``whole``: the reason to drop all of it; None where it stays. ``partitions``: the reason to drop a partition, by
+    name.
+    """
 
     whole: str | None
     partitions: Mapping[str, str]
 
 
 def unkept(table: HoodieTable, options: MetadataOptions) -> Unkept:
-    """What of a metadata table that is there is not wanted or can't be kept in step; nothing is changed."""
+    """Find what to drop of the table's metadata table, because it is not wanted or can't be kept in sync. Nothing is
+    changed.
+    """
     if options.enable is False:
         return Unkept("hoodie.metadata.enable is false", {})
     trusted = [name.strip() for name in table.config.raw.get(PARTITIONS_KEY, "").split(",") if name.strip()]
     if "files" not in trusted:
-        return Unkept("it has no listing of files that readers may trust", {})
+        return Unkept("its partition files is not in the list of partitions that readers may trust", {})
     lost = _lost(table)
     if "files" in lost:
-        return Unkept("its listing of files is not there any more", {})
+        return Unkept("the folder of its partition files is missing", {})
     found: dict[str, str] = {}
     for name in dict.fromkeys(table.config.metadata_partitions):
         is_kept = name in PARTITIONS and name in trusted
         why = _index_problem(table, options) if is_kept and name == RECORD_INDEX_PARTITION else None
         if name in lost:
-            why = "whose files are not there any more"
+            why = "its folder is missing"
         if not is_kept or why is not None:
-            found[name] = why or "which this writer does not keep in step"
+            found[name] = why or "this writer does not keep it in sync"
     if not found and (problem := _unreadable(table)) is not None:
         return Unkept(problem, {})
     return Unkept(None, found)
 
 
 def drop_unkept(table: HoodieTable, options: MetadataOptions, now_ms: int) -> HoodieTable:
-    """The table without what of its metadata table is not wanted or can't be kept in step; a warning tells what went."""
+    """Drop what :func:`unkept` finds, with a warning for each part. Returns the table without it."""
     if not table.config.metadata_partitions:
         return table
     found = unkept(table, options)
@@ -83,14 +90,14 @@ def drop_unkept(table: HoodieTable, options: MetadataOptions, now_ms: int) -> Ho
     for name, why in found.partitions.items():
         table = drop_partition(table, name, now_ms)
         LOG.warning(
-            "table %s: dropped the partition %s of its metadata table, %s; the others stay", table.base_path, name, why
+            "table %s: dropped the partition %s of its metadata table: %s; the others stay", table.base_path, name, why
         )
     problem = _unreadable(table) if found.partitions else None
     return table if problem is None else _drop(table, now_ms, problem)
 
 
 def _unreadable(table: HoodieTable) -> str | None:
-    """Why the metadata table can't be written on; None where it can."""
+    """Why this writer can't write to the metadata table; None where it can."""
     try:
         MetadataWriter.open(table)
     except (MetadataTableMismatchError, TableNotFoundError, CorruptFileError) as error:
@@ -105,14 +112,15 @@ def _unreadable(table: HoodieTable) -> str | None:
 
 
 def drop_wrong_listing(table: HoodieTable, now_ms: int) -> HoodieTable:
-    """The table without a metadata table that lists other files than there are: asked when the index and the files differ.
+    """Drop a metadata table whose file listing differs from the files in storage. Returns the table without it.
 
-    The listing would keep the difference from being seen, and every start would fail at the same file.
+    Called when the index and the files differ. The wrong listing would hide the difference, and every start would fail
+    at the same file.
     """
     try:
         problems = validate_listing(table)
     except (MetadataTableMismatchError, TableNotFoundError, CorruptFileError):
-        return table  # drop_unkept says what is wrong with it
+        return table  # drop_unkept handles these
     if not problems:
         return table
     more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
@@ -120,38 +128,40 @@ def drop_wrong_listing(table: HoodieTable, now_ms: int) -> HoodieTable:
 
 
 def _lost(table: HoodieTable) -> set[str]:
-    """Partitions whose folders are gone: a driver that woke up when another had its place may have deleted them."""
+    """Partitions of the metadata table without a folder. A paused driver that was replaced may have deleted them later."""
     there = table.storage.names(FOLDER)
     return {name for name in table.config.metadata_partitions if name not in there}
 
 
 def _index_problem(table: HoodieTable, options: MetadataOptions) -> str | None:
-    """Why a table's record index goes; None when it stays."""
+    """Why a table's record index is dropped; None when it stays."""
     if options.no_record_index is not None:
         return options.no_record_index
     by_partition = has_partitioned_index(table.storage)
     if options.keys_by_partition and not by_partition:
-        return "since partition and key identify a row together in this stream, and it has one place for a key"
+        return "it has one location per key, but in this stream partition and key together identify a row"
     if by_partition and not table.config.table_version.partitioned_record_index:
-        return "one by partition, which Hudi 0.x takes for the global one and misses keys in"
+        return "it is one by partition, which Hudi 0.x reads as a global one and misses keys in"
     if options.record_index and by_partition != options.partitioned_index:
         forms = ("by partition", "over all partitions")
-        return "since it is one {} and one {} was asked for, which is made now".format(
+        return "it is one {}, and the options ask for one {}, which is made next".format(
             *(forms if by_partition else reversed(forms))
         )
     return None
 
 
 def drop_partition_stats(table: HoodieTable, now_ms: int) -> HoodieTable:
-    """The table without ranges of whole partitions: of a column whose type is widened they would be joined of two types,
-    which Hudi's readers cannot compare.
+    """The table without statistics of whole partitions.
+
+    Called when a column's type is widened: the statistics would combine values of two types, which Hudi's readers
+    cannot compare.
     """
     if PARTITION_STATS_PARTITION not in table.config.metadata_partitions:
         return table
     table = drop_partition(table, PARTITION_STATS_PARTITION, now_ms)
     LOG.warning(
-        "table %s: dropped the partition %s of its metadata table, since a column's type is widened; queries prune by files "
-        "instead",
+        "table %s: dropped the partition %s of its metadata table, because a column's type is widened; queries now prune "
+        "with the statistics of files",
         table.base_path,
         PARTITION_STATS_PARTITION,
     )
@@ -161,9 +171,11 @@ def drop_partition_stats(table: HoodieTable, now_ms: int) -> HoodieTable:
 def make_if_wanted(
     table: HoodieTable, schema: pa.Schema, options: MetadataOptions, spark: SparkSession, clock_ms: Callable[[], int]
 ) -> HoodieTable:
-    """The table with a metadata table, or with partitions of one, that it lacks and is to have.
+    """Make the metadata table, or its partitions, that the options ask for and the table lacks. Returns the table with
+    them.
 
-    ``schema``: its user columns. A table with commits gets them from its files and keys, if nothing is pending on it.
+    ``schema``: its user columns. For a table with commits they are made from its files and keys. Nothing is made while
+    an instant is pending.
     """
     config, timeline = table.config, table.timeline()
     has, empty = bool(config.metadata_partitions), timeline.newest is None
@@ -174,7 +186,7 @@ def make_if_wanted(
         return table
     if timeline.pending:
         LOG.warning(
-            "table %s: its metadata table (%s) is not made now, since %s is pending; the next start tries again",
+            "table %s: did not make its metadata table (%s), because %s is pending; the next start tries again",
             table.base_path,
             ", ".join(missing),
             timeline.pending[0].file_name(),
@@ -185,7 +197,7 @@ def make_if_wanted(
         for name in missing
     }
     writer = MetadataWriter.open(table)
-    if writer is None:  # definitions of an earlier version stay at an upgrade
+    if writer is None:  # an upgrade keeps the index definitions of the earlier table version
         columns: Sequence[str] = default_columns(schema, statistics_form(table.storage, config.version))
     else:
         columns = range_columns(writer, schema)
@@ -193,7 +205,7 @@ def make_if_wanted(
     if not empty:
         return build(table, groups, columns, spark, times, clock_ms, partitioned_index=options.partitioned_index)
     made = create_empty(table, groups, columns, times, clock_ms(), partitioned_index=options.partitioned_index)
-    LOG.info("table %s has a metadata table now: %s", table.base_path, ", ".join(missing))
+    LOG.info("table %s: made its metadata table with the partitions %s", table.base_path, ", ".join(missing))
     return made
 
 

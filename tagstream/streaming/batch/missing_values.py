@@ -1,13 +1,13 @@
-"""Values that records lack, read from the rows that have them: from the slices as they were before the batch.
+"""Values that records lack, read from the rows that have them: from the file slices as they were before the batch.
 
-A record keeps the values that were not sent. They are those of its own row, wherever that is before the batch (a
-move takes it along). After a change of key they are those of the old key's row, which an image of that key's group
-names.
+A column that the source did not send keeps its value. The value is in the record's own row, wherever that row is before
+the batch, also when the batch moves it. After a change of key it is in the old key's row, which an image of the old
+key's group names.
 
-A changed key's old delete and new row come in different topic partitions, and so perhaps in different batches. A
-delete leaves the place of its row, or the row itself (``changed_keys``). Where nothing was left, the commits on
-the timeline are read from the newest on, and of them only the file groups that they deleted from. Rows that the
-cleaner has removed cannot be read.
+The delete of the old key and the record of the new key come in different topic partitions, and so perhaps in different
+batches. A delete stores the location of its row, or the row itself, for later batches (``changed_keys``). Where nothing
+was stored, the commits on the timeline are read from the newest back, and only the file groups that they deleted from.
+Rows that the cleaner has removed cannot be read.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from tagstream.streaming.batch.changed_keys import (
     BORROWED,
     KEY,
     Bits,
-    Left,
-    find_left,
+    StoredRow,
+    changed_key_table,
+    find_changed_key_rows,
     from_images,
-    left_table,
     mended,
     merged,
     named_images,
@@ -40,7 +40,7 @@ from tagstream.streaming.batch.changed_keys import (
     with_values,
     write_file,
 )
-from tagstream.streaming.batch.located import OP_IMAGE, OP_LEFT, OP_MEND, OPEN
+from tagstream.streaming.batch.located import OP_CHANGED_KEY, OP_IMAGE, OP_MEND, OPEN
 from tagstream.streaming.errors import HeldRowError
 from tagstream.streaming.source.decode.columns import absent_bits, unpack_absent
 from tagstream.streaming.source.decode.key_decoder import record_keys
@@ -58,16 +58,21 @@ NUMBER = "@number"
 
 
 def values_of(
-    left: Mapping[int, Left], table: HoodieTable, timeline: Timeline, keys: Sequence[str], wanted: pa.Schema
+    changed_key_rows: Mapping[int, StoredRow],
+    table: HoodieTable,
+    timeline: Timeline,
+    keys: Sequence[str],
+    wanted: pa.Schema,
 ) -> pa.Table:
-    """The columns ``wanted`` and ``@number`` of what was left (``left_images.find_left``), where it is to be had.
+    """The columns ``wanted`` and ``@number`` of stored rows (``changed_keys.find_changed_key_rows``), as far as they
+    can be read.
 
-    ``keys``: the record key of each number.
+    ``changed_key_rows``: the stored rows by number. ``keys``: the record key of each number.
     """
     schema = pa.schema([*wanted, pa.field(NUMBER, pa.int64())])
     out = [schema.empty_table()]
     places: dict[str, dict[tuple[str, str], list[int]]] = {}
-    for n, one in left.items():
+    for n, one in changed_key_rows.items():
         if one.values is not None:
             there = [name for name in wanted.names if name in one.values.column_names]
             rows = one.values.select(there).append_column(NUMBER, pa.array([n]))
@@ -76,7 +81,7 @@ def values_of(
             places.setdefault(one.place[2], {}).setdefault(one.place[:2], []).append(n)
     for as_of, groups in places.items():
         for (part, file_id), numbers in groups.items():
-            names = [keys[n] for n in numbers]  # a key may be asked for more than once
+            names = [keys[n] for n in numbers]  # a key may occur more than once
             named = pa.schema([*wanted, pa.field(KEY, pa.string())])
             rows = _rows_of(table, timeline, as_of, {part: [file_id]}, set(names), named)
             at = pc.index_in(pa.array(names), value_set=rows.column(KEY))
@@ -86,7 +91,9 @@ def values_of(
 
 
 def deleted_rows(table: HoodieTable, timeline: Timeline, keys: set[str], wanted: pa.Schema) -> pa.Table:
-    """The columns ``wanted`` and ``@key`` of the rows that ``keys`` had before they were deleted last, where found."""
+    """The columns ``wanted`` and ``@key`` of the last rows of deleted ``keys``, where they are found in the table's
+    history.
+    """
     schema = pa.schema([*wanted, pa.field(KEY, pa.string())])
     out = [schema.empty_table()]
     left = set(keys)
@@ -118,7 +125,7 @@ def _rows_of(
         for file_slice in view.latest_slices(part, file_ids).values():
             try:
                 out += _with_keys(list(reader.read(file_slice)), value_set, there)
-            except (OSError, TagstreamError):  # removed by the cleaner, now or before
+            except (OSError, TagstreamError):  # the cleaner has removed it
                 continue
     return pa.concat_tables(
         [schema.empty_table(), *(from_file(rows, schema, "rows that were deleted") for rows in out)]
@@ -131,17 +138,18 @@ def _with_keys(batches: Sequence[pa.Table], keys: pa.Array, names: Sequence[str]
 
 
 @dataclass(frozen=True)
-class HeldRows:
-    """Where rows are read from: the table and the timeline that the batch was decided on; ``schema``: of its records.
+class ExistingRows:
+    """Reads existing rows from the table, as of the timeline that the batch was decided on. ``schema``: of the batch's
+    records.
 
-    ``left``: the folder of rows that were deleted in the batch that made them; ``instant`` and ``task`` of the batch.
-    ``null_if_lost``: a value that no row holds any more becomes null; else it is an error.
+    ``changed_keys``: folder for rows that were deleted in the batch that made them. ``instant`` and ``task``: of the batch.
+    ``null_if_lost``: a value that no row has becomes null; else it is an error.
     """
 
     table: HoodieTable
     timeline: Timeline
     schema: pa.Schema
-    left: Storage
+    changed_keys: Storage
     instant: str
     task: int
     null_if_lost: bool = False
@@ -151,7 +159,7 @@ class HeldRows:
         if "absent" not in rows.column_names:
             return rows
         op = rows.column("op").to_numpy()
-        is_image, is_mend = (op == OP_IMAGE) | (op == OP_LEFT), op == OP_MEND
+        is_image, is_mend = (op == OP_IMAGE) | (op == OP_CHANGED_KEY), op == OP_MEND
         if not (is_image | is_mend).any():
             return self._filled(rows, rows.slice(0, 0))
         images, to_mend = rows.filter(pa.array(is_image)), rows.filter(pa.array(is_mend))
@@ -176,7 +184,10 @@ class HeldRows:
         return rows.set_column(i, rows.schema.field(i), both.take(pa.array(order)))
 
     def _borrow(self, short: pa.Table, values: pa.StructArray, lacked: Bits, images: pa.Table, bits: Bits) -> Bits:
-        """Note what rows take of images that are still open; what is still lost, without that which may yet come."""
+        """Store a note of the values that rows take from images that are still open.
+
+        Returns the values that are lost, without those that may still come.
+        """
         is_open = named_images(images.filter(images.column("note").is_valid()))
         mine = pc.is_in(wanted_images(short), value_set=is_open).to_numpy(zero_copy_only=False)
         nullable = np.array([field.nullable for field in self.schema], np.bool_)
@@ -186,24 +197,24 @@ class HeldRows:
             take = pa.array(some)
             keys, sources = (flat(short.column(name)).filter(take) for name in ("skey", "from_key"))
             made = notes_table(keys, sources, taken[some], values.filter(take))
-            write_file(self.left.below(BORROWED), self.instant, self.task, made)
-        # Of a key that was deleted before, the row is gone for good where it was not found.
+            write_file(self.changed_keys.below(BORROWED), self.instant, self.task, made)
+        # If the key was deleted before and its row was not found, the row will not come.
         never = named_images(images.filter(pc.equal(images.column("note"), OPEN).fill_null(False)))
         may_come = pc.is_in(wanted_images(short), value_set=never).to_numpy(zero_copy_only=False)
         left: Bits = bits & ~(taken & may_come[:, None])
         return left
 
     def _mended(self, rows: pa.Table, to_mend: pa.Table, images: pa.Table) -> pa.Table:
-        """The rows with those that took values too early mended, be they in the batch or only in the table."""
+        """Correct the rows that took values too early, both rows of the batch and rows that only the table has."""
         pairs = list(zip(to_mend.column("skey").to_pylist(), to_mend.column("from_key").to_pylist(), strict=True))
-        notes = read_notes(self.left, set(pairs), self.instant)
+        notes = read_notes(self.changed_keys, set(pairs), self.instant)
         to_mend = to_mend.filter(pa.array([pair in notes for pair in pairs], pa.bool_()))
         if not to_mend.num_rows:
             return rows
         pairs = [pair for pair in pairs if pair in notes]
         keys = flat(to_mend.column("skey"))
         sources = self._complete_images(images, set(to_mend.column("from_key").to_pylist()))
-        # A key that changed twice in the batch has an image for each time.
+        # A key that changed twice in the batch has two images.
         sources = sources.filter(pc.is_in(named_images(sources), value_set=wanted_images(to_mend)))
         lost = unpack_absent(flat(sources.column("absent")), len(self.schema))
         wanted = dict(zip(pairs, wanted_images(to_mend).to_pylist(), strict=True))
@@ -222,7 +233,9 @@ class HeldRows:
         return pa.concat_tables([rows.filter(pc.invert(mine)), changed, more.filter(pa.array(is_new))])
 
     def _whole(self, places: pa.Table) -> pa.Table:
-        """Updates that leave rows as the table has them; without rows that are not there any more."""
+        """Updates that write rows unchanged, as the table has them. Rows that the table does not have any more are left
+        out.
+        """
         n, width = places.num_rows, len(self.schema)
         everything = absent_bits(np.ones((n, width), np.bool_), np.arange(n), n)
         ops = pa.array(np.full(n, OP_UPDATE, np.int8))
@@ -234,8 +247,8 @@ class HeldRows:
         return places.set_column(i, places.schema.field(i), values).filter(pa.array(~bits.any(axis=1)))
 
     def _keep(self, images: pa.Table) -> pa.Table:
-        """Leave what deletes have asked for to later batches; the other images."""
-        leaves = images.column("op").to_numpy() == OP_LEFT
+        """Store the rows that deletes keep for later batches. Returns the other images."""
+        leaves = images.column("op").to_numpy() == OP_CHANGED_KEY
         if not leaves.any():
             return images
         asked = images.filter(pa.array(leaves))
@@ -244,7 +257,7 @@ class HeldRows:
         here = asked.filter(pc.invert(away))
         found = self._complete_images(images, set(here.column("skey").to_pylist())) if here.num_rows else here
         named = pc.is_in(named_images(found), value_set=named_images(here))
-        found = found.filter(pc.and_(named, pc.equal(found.column("op"), OP_LEFT)))
+        found = found.filter(pc.and_(named, pc.equal(found.column("op"), OP_CHANGED_KEY)))
         none = pa.nulls(found.num_rows, pa.string())
         for i in (found.schema.get_field_index(name) for name in ("from_part", "from_file")):
             found = found.set_column(i, found.schema.field(i), none)
@@ -253,12 +266,14 @@ class HeldRows:
         lost = unpack_absent(flat(left.column("absent")), values.type.num_fields).any(axis=1)
         keys = record_keys(flat(left.column("skey")))
         as_of = self.timeline.newest_completed
-        made = left_table(keys, flat(left.column("ord")), lost, left.select(["from_part", "from_file"]), as_of, values)
-        write_file(self.left, self.instant, self.task, made)
+        made = changed_key_table(
+            keys, flat(left.column("ord")), lost, left.select(["from_part", "from_file"]), as_of, values
+        )
+        write_file(self.changed_keys, self.instant, self.task, made)
         return images.filter(pa.array(~leaves))
 
     def _complete_images(self, images: pa.Table, wanted: set[bytes | None]) -> pa.Table:
-        """The images that are wanted, filled; an image may need another one, of the key that it had before."""
+        """The wanted images, filled. An image may need another one, of the key that its row had before."""
         while True:
             mine = [key in wanted for key in images.column("skey").to_pylist()]  # a row loop: changed keys are rare
             found = images.filter(pa.array(mine, pa.bool_()))
@@ -278,8 +293,10 @@ class HeldRows:
         return with_values(found, values, bits)
 
     def _gone(self, images: pa.Table, values: pa.StructArray, bits: Bits) -> tuple[pa.Table, pa.StructArray, Bits]:
-        """Images of keys that have no row any more, as it was before it was deleted. Of a row that was left without its
-        values there is nothing to come."""
+        """Fill images of keys without a row: with the row as it was before its delete.
+
+        A row that was stored without its values has none that may still come.
+        """
         lost = bits.any(axis=1) & ~images.column("from_key").is_valid().to_numpy()
         if not lost.any():
             return images, values, bits
@@ -289,26 +306,28 @@ class HeldRows:
         numbers = np.flatnonzero(lost).tolist()
         names_of, orders = keys.to_pylist(), images.column("ord").to_pylist()
         asked = [(names_of[n], orders[n]) for n in numbers]
-        left = {numbers[n]: one for n, one in find_left(self.left, asked, self.instant).items()}
-        held = values_of(left, self.table, self.timeline, names_of, wanted)
-        found = pc.index_in(pa.array(range(images.num_rows), pa.int64()), value_set=flat(held.column(NUMBER)))
-        values, bits = merged(values, bits, held, found, found.is_valid().to_numpy(zero_copy_only=False) & lost)
-        # A key whose events may yet come, and none was a delete, was most likely never in the table: all of its deletes
-        # would be gone through.
+        changed_key_rows = {
+            numbers[n]: one for n, one in find_changed_key_rows(self.changed_keys, asked, self.instant).items()
+        }
+        existing = values_of(changed_key_rows, self.table, self.timeline, names_of, wanted)
+        found = pc.index_in(pa.array(range(images.num_rows), pa.int64()), value_set=flat(existing.column(NUMBER)))
+        values, bits = merged(values, bits, existing, found, found.is_valid().to_numpy(zero_copy_only=False) & lost)
+        # If events of a key may still come and none so far was a delete, the table most likely never had the key.
+        # The search would read all deletes on the timeline without finding it.
         is_open = pc.equal(images.column("note"), OPEN).fill_null(False).to_numpy()
-        settled = np.isin(np.arange(images.num_rows), list(left))
+        settled = np.isin(np.arange(images.num_rows), list(changed_key_rows))
         ask = lost & ~settled & ~is_open
-        held = deleted_rows(self.table, self.timeline, set(keys.filter(pa.array(ask)).to_pylist()), wanted)
-        found = pc.index_in(keys, value_set=flat(held.column(KEY)))
+        existing = deleted_rows(self.table, self.timeline, set(keys.filter(pa.array(ask)).to_pylist()), wanted)
+        found = pc.index_in(keys, value_set=flat(existing.column(KEY)))
         there = found.is_valid().to_numpy(zero_copy_only=False) & ask
         note = pc.if_else(
             pa.array(settled & bits.any(axis=1)), pa.scalar(None, pa.string()), flat(images.column("note"))
         )
         i = images.schema.get_field_index("note")
-        return images.set_column(i, images.schema.field(i), note), *merged(values, bits, held, found, there)
+        return images.set_column(i, images.schema.field(i), note), *merged(values, bits, existing, found, there)
 
     def _own(self, short: pa.Table) -> tuple[pa.StructArray, Bits]:
-        """Rows with what the table has of them, and what they still lack."""
+        """Rows filled with the values that the table has of them, and which values they still lack."""
         values = struct_of(short.column("row"))
         bits = unpack_absent(flat(short.column("absent")), values.type.num_fields)
         known = short.column("from_file").is_valid().to_numpy()
@@ -316,17 +335,17 @@ class HeldRows:
             return values, bits
         names = [f.name for i, f in enumerate(values.type) if bits[known, i].any()]
         keys = record_keys(flat(short.column("from_key")))
-        held = self._read(
+        existing = self._read(
             short.column("from_part").to_pylist(), short.column("from_file").to_pylist(), keys, known, names
         )
-        found = pc.index_in(place_keys(short, keys), value_set=held.column("@at"))
+        found = pc.index_in(place_keys(short, keys), value_set=existing.column("@at"))
         there = found.is_valid().to_numpy(zero_copy_only=False) & known
-        return merged(values, bits, held, found, there)
+        return merged(values, bits, existing, found, there)
 
     def _read(
         self, parts: list[str | None], files: list[str | None], keys: pa.Array, known: Bits, names: list[str]
     ) -> pa.Table:
-        """The columns of the rows of ``keys``, with ``@at``: their place and key."""
+        """The columns of the rows of ``keys``, and ``@at``: their location and key."""
         as_of = self.timeline.newest_completed
         view = self.table.view(self.timeline)
         groups: dict[tuple[str, str], list[int]] = {}
@@ -360,8 +379,8 @@ class HeldRows:
         key = record_keys(pa.array([skey], pa.binary()))[0].as_py()
         names = [self.schema.names[i] for i in np.flatnonzero(columns).tolist()]
         return HeldRowError(
-            f"record {key!r} came without {', '.join(names)}, which had not changed at the source, and the row that had "
-            f"them is gone from {self.table.base_path} ({count} such records in a task): its key was changed, and its "
-            "delete was read in an earlier batch, or it was never read. Take a snapshot of this row at the source, or give "
-            "tagstream.debezium.unavailable.lost=null to have nulls in their place"
+            f"record {key!r} has no value for {', '.join(names)}, because they did not change at the source, and the row "
+            f"with these values is gone from {self.table.base_path} ({count} such records in a task): either the row's key "
+            "was changed and its delete was read in an earlier batch, or the row was never read. Take a snapshot of this "
+            "row at the source, or set tagstream.debezium.unavailable.lost=null to write nulls instead"
         )

@@ -1,8 +1,8 @@
-"""Tag a batch by a pull-type index: the records of one key group and the places found, in; located rows, out.
+"""Tag a batch with a pull-type index: from the records of one key group and their found locations to located rows.
 
-The same decisions as the stateful step makes (``state.decide``), with the places from the table instead of a store. What
-the table does not tell is not known here either: a delete leaves no tombstone behind, so an event older than a delete that
-is compacted away brings the row back.
+The decisions are those of the stateful step (``state.decide``), but the locations come from the table instead of a
+store. The table has no tombstones: an event that is older than a delete brings the row back, once compaction has
+removed the delete.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from tagstream.streaming.batch.tag import located, sorted_out, tag_batch
 from tagstream.streaming.source.decode.key_decoder import record_keys, state_keys
 from tagstream.table.write.write_context import WriteProfile, assign
 
-MOVED = "moved"  # note of a delete whose key lives on in another partition
+MOVED = "moved"  # note of a delete whose key has moved to another partition
 
-# (record keys, partition paths) -> (file ids, whether the group exists), for indexes that compute the place
+# (record keys, partition paths) -> (file ids, whether the group exists), for indexes that compute the location
 Locate = Callable[[pa.Array, pa.Array], tuple[pa.Array, npt.NDArray[np.bool_]]]
-# (partition path, file id, record keys) -> (those that are there, their encoded ordering values)
+# (partition path, file id, record keys) -> (the keys that have a row in it, their encoded ordering values)
 Resolve = Callable[[str, str, pa.Array], tuple[pa.Array, pa.Array]]
 
 
@@ -50,10 +50,10 @@ NOTHING_FOUND = pa.schema(
 
 @dataclass(frozen=True)
 class PullSpec:
-    """One batch's constants. ``locate``: the index computes places itself, and nothing is known of the rows in them.
+    """One batch's constants.
 
-    ``resolve`` looks rows up in a file slice: asked for keys that would move or be deleted, where the index has no ordering
-    values.
+    ``locate``: set for an index that computes locations; nothing is known of the rows in them. ``resolve``: looks up
+    rows in a file slice. It is used for keys that would move or be deleted, where the index has no ordering values.
     """
 
     profile: WriteProfile
@@ -66,8 +66,10 @@ class PullSpec:
 
 @dataclass(frozen=True)
 class _Places:
-    """Per distinct key where its row is: a code into ``places``, -1 for nowhere; ``others``: (key, place) of rows that
-    another writer put into the table again.
+    """The location of each distinct key.
+
+    ``code``: number of the location in ``places``; -1 for a key without a row. ``others``: (key, location) of further
+    rows of a key, which another writer has added to the table. ``twice``: the number of such rows.
     """
 
     code: INT64
@@ -78,7 +80,10 @@ class _Places:
 
 
 def tag_pulled(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpec) -> tuple[pa.Table, dict[str, int]]:
-    """Located records of one key group and its counts; ``rows`` are keyed records of any kind."""
+    """Tag the keyed records of one key group. Returns its located records and its counts.
+
+    ``rows``: keyed records of any kind. ``found``: the locations that the index found, columns of ``NOTHING_FOUND``.
+    """
     good, bad, skipped = sorted_out(rows)
     good, lacking = without_lacking(good)
     bad = pa.concat_tables([bad, lacking])
@@ -108,7 +113,7 @@ def _tag_found(
     live = at.code >= 0
     same[live] = old_partition[at.code[live]] == partition[live] if spec.update_partition_path else True
     if spec.resolve is not None:
-        # A late event must not move a row or take it out of the index: the writer, who would see it, is too late for that.
+        # A late event must not move or delete a row in the index. The writer would detect it, but after the index change.
         gone = (batch.flags[winners.row] & FLAG_DELETE) != 0
         leaving = live & (gone | (~same & (partition >= 0)))
         if leaving.any():
@@ -129,7 +134,7 @@ def _tag_found(
 def _tag_computed(
     names: OBJECTS, batch: TagBatch, keys: Keys, good: pa.Table, spec: PullSpec
 ) -> tuple[pa.Table, dict[str, int]]:
-    """Every key has its place; whether a row is there shows when the file is merged, or read."""
+    """Tag with computed locations. Whether a row exists is found out when the file is merged or read."""
     assert spec.locate is not None
     n = len(names)
     nothing = np.zeros(n, np.bool_)
@@ -158,8 +163,11 @@ def _state_keys(found: pa.Table, spec: PullSpec) -> pa.Array:
 
 
 def _places(names: OBJECTS, found: pa.Table, spec: PullSpec) -> _Places:
-    """Match the places found to the keys; of several of one key that of the newest slice counts, then the greater ordering
-    value, as in the state index (``state.bulk_load``)."""
+    """Match the found locations to the keys.
+
+    Of several locations of a key, that of the newest slice counts, then the one with the greatest ordering value, as in
+    the state index (``state.bulk_load``).
+    """
     n = len(names)
     which = pc.index_in(_state_keys(found, spec), value_set=pa.array(names, pa.binary()))
     order = pa.table({c: found.column(name) for c, name in (("t", "instant"), ("o", "ord"), ("f", "file_id"))})
@@ -209,7 +217,7 @@ def _known(code: INT64, ordering: npt.NDArray[Any], known: npt.NDArray[np.bool_]
 
 
 def _resolved(at: _Places, leaving: npt.NDArray[np.bool_], names: OBJECTS, spec: PullSpec) -> _Places:
-    """Look up keys that would leave their place there: with their ordering values, and gone where no row is there."""
+    """Look up keys that would leave their location: add their ordering values, and remove locations without a row."""
     assert spec.resolve is not None
     code = at.code.copy()
     ordering, has = at.known.records.ordering.copy(), at.known.has_ordering.copy()
@@ -233,14 +241,14 @@ def _resolved(at: _Places, leaving: npt.NDArray[np.bool_], names: OBJECTS, spec:
 def _others(
     index: INT64, rows: INT64, more: npt.NDArray[np.bool_], found: pa.Table, code: INT64, places: list[tuple[str, str]]
 ) -> tuple[tuple[int, tuple[str, str]], ...]:
-    """The places that do not count. A row loop: over keys that no sound table has."""
+    """The locations that do not count. A loop over rows: few keys have such locations, and none in a sound table."""
     told = found.select(["partition_path", "file_id"]).take(pa.array(rows[more])).to_pylist()
     pairs = {(key, (at["partition_path"], at["file_id"])) for key, at in zip(index[more].tolist(), told, strict=True)}
     return tuple(sorted((key, place) for key, place in pairs if place != places[code[key]]))
 
 
 def _partitions(batch: TagBatch, winners: Winners) -> tuple[INT64, dict[str, int]]:
-    """Partition code of every winner (-1: none, a delete), and the codes by name."""
+    """Partition code of every winner (-1 for a delete, which has none), and the codes by name."""
     encoded = pa.array(batch.partitions[winners.row], pa.string()).dictionary_encode()
     codes: INT64 = pc.fill_null(encoded.indices, -1).to_numpy(zero_copy_only=False).astype(np.int64)
     return codes, {name: i for i, name in enumerate(encoded.dictionary.to_pylist())}
@@ -257,7 +265,7 @@ def _rows(
     spec: PullSpec,
     others: tuple[tuple[int, tuple[str, str]], ...] = (),
 ) -> pa.Table:
-    """Rows to write; the deletes of a move say so, for the report. ``others``: see ``_Places``."""
+    """The rows to write. The deletes that belong to a move have a note, for the report. ``others``: see ``_Places``."""
     own = {key: places[new[key]] for key, _ in others if new[key] >= 0 and d.kept[key]}
     more = [(key, place) for key, place in others if (d.kept[key] or d.delete[key]) and own.get(key) != place]
     copies = Copies([names[key] for key, _ in more], [place for _, place in more], [], 0)

@@ -1,9 +1,10 @@
-"""Bad records: on disk in the quarantine, each with its place in the source and the reason, and as dead letters.
+"""Bad records: stored in the quarantine, each with its position in the source and the reason, and read back as dead
+letters.
 
-The quarantine has one JSON object a line under ``<quarantine>/batch=<id>/part-<n>.jsonl``: ``topic, partition,
-offset`` (Kafka) or ``path, offset`` (files, bytes from the start), ``reason``, ``key_base64`` and ``value_base64``
-(null where the record had none), and of messages with headers ``headers``: pairs of name and value in base64. The
-bytes are the record's own, so that a corrected copy can be sent again.
+The quarantine has one JSON object per line in ``<quarantine>/batch=<id>/part-<n>.jsonl``: ``topic, partition, offset``
+(Kafka) or ``path, offset`` (files, bytes from the start), ``reason``, ``key_base64`` and ``value_base64`` (null where
+the record had none). Messages with headers also have ``headers``: pairs of name and value in base64. The bytes are
+those of the record, so that a corrected copy can be sent again.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ def batch_folder(batch_id: int) -> str:
 def write_quarantine(quarantine: Storage, batch_id: int, part: int, records: Iterable[Mapping[str, Any]]) -> str:
     """Write one task's bad records and return the file's full path.
 
-    ``records`` have their place (``topic, partition, offset`` or ``path, offset``), ``reason``, and ``key`` and
-    ``value`` as bytes or None. The file appears whole or not at all, and is on disk when this returns; a replay or a
+    ``records`` have their position (``topic, partition, offset`` or ``path, offset``), ``reason``, and ``key`` and
+    ``value`` as bytes or None. The file appears whole or not at all, and is durable when this returns. A replay or a
     second attempt of the task writes the same file again.
     """
     target = f"{batch_folder(batch_id)}/part-{part:05d}.jsonl"
@@ -42,8 +43,10 @@ def write_quarantine(quarantine: Storage, batch_id: int, part: int, records: Ite
 
 
 def read_quarantine(quarantine: Storage, batch_id: int) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """(part, line from 1 on, record) of one batch's bad records; ``key``, ``value`` and the values of ``headers``, where
-    there are any, are bytes or None again."""
+    """Read one batch's bad records: (part, line number from 1, record).
+
+    ``key``, ``value`` and the values of ``headers`` are bytes or None.
+    """
     folder = batch_folder(batch_id)
     for name in quarantine.names(folder):
         part = name.removeprefix("part-").removesuffix(".jsonl")
@@ -59,7 +62,9 @@ def read_quarantine(quarantine: Storage, batch_id: int) -> Iterator[tuple[int, i
 
 
 def first_reason(quarantine: Storage, batch_id: int) -> str:
-    """A sentence, with a blank behind it, that says why the first of a batch's bad records is bad; empty for none."""
+    """A sentence that says why the first bad record of a batch is bad, with a blank at the end. Empty where there is
+    none.
+    """
     for _, _, record in read_quarantine(quarantine, batch_id):
         where = " ".join(
             f"{name} {record[name]}" for name in ("topic", "partition", "path", "offset") if name in record
@@ -74,18 +79,18 @@ def _decoded(text: str | None) -> bytes | None:
 
 
 def quarantined_batches(quarantine: Storage) -> list[int]:
-    """Numbers of the batches that have bad records, rising."""
+    """Numbers of the batches that have bad records, in ascending order."""
     found = (name.removeprefix(_BATCH) for name in quarantine.names("") if name.startswith(_BATCH))
     return sorted(int(number) for number in found if number.isdigit())
 
 
 def forget_batch(quarantine: Storage, batch_id: int) -> None:
-    """Remove what an attempt of the batch has left that did not end in a commit: another one may have other bad records."""
+    """Remove the bad records of a batch attempt that was not committed. The next attempt may have other bad records."""
     quarantine.delete_tree(batch_folder(batch_id))
 
 
 def forget_old(quarantine: Storage, before_ms: int) -> list[int]:
-    """Remove the batches whose files are all older; which these were."""
+    """Remove the batches whose files are all older than a time in epoch milliseconds. Returns their numbers."""
     old = [b for b in quarantined_batches(quarantine) if _newest(quarantine, b) < before_ms]
     for batch_id in old:
         forget_batch(quarantine, batch_id)
@@ -115,8 +120,8 @@ DIGEST_DIGITS = 16
 
 @dataclass(frozen=True)
 class Letter:
-    """One bad record. ``ident``: the same whenever the record is read (:func:`ident_of`); ``source``: topic or path;
-    ``partition`` of the topic, None for files. ``headers``: names and values.
+    """One bad record. ``ident`` (:func:`ident_of`) is the same each time the record is read. ``source``: topic or path.
+    ``partition``: of the topic; None for files. ``headers``: names and values.
     """
 
     ident: str
@@ -130,13 +135,15 @@ class Letter:
 
     @property
     def headers_json(self) -> str:
-        """The headers as JSON, their values in base64."""
+        """The headers as JSON, with their values in base64."""
         return json.dumps([[name, None if v is None else b64encode(v).decode()] for name, v in self.headers])
 
 
-class Taker(Protocol):
-    """Takes the letters of a batch: all of them, durably, or raises. ``batch``: names query and batch, and comes again
-    with the same letters when a process died in between."""
+class LetterTarget(Protocol):
+    """Receives the letters of a batch: stores all of them durably or raises.
+
+    ``batch``: identifies query and batch. The same call is repeated when a process died before the batch was committed.
+    """
 
     def take(self, letters: list[Letter], batch: str, /) -> None: ...
 
@@ -153,11 +160,11 @@ def letters_of(quarantine: Storage, batch_id: int, query: str, target: str) -> I
 
 
 def ident_of(place: str, target: str, key: bytes | None, value: bytes | None) -> str:
-    """``<place>:<digest>``. ``place`` of a record is its position in the source, so that a query that reads it again finds
-    the same letter; a row of a DataFrame has none, and goes by its line in the quarantine.
+    """``<place>:<digest>``. ``place``: the record's position in the source, so a query that reads the record again
+    makes the same letter. A row of a DataFrame has no position, so its line in the quarantine is used.
 
-    The digest tells records apart that had the same position: in a topic that was deleted and created once more, in a file
-    that was written over, rows that a transformation made of one record, and records that are bad for two tables.
+    The digest separates records with the same position: of a topic that was deleted and created again, of a file that
+    was overwritten, rows that a transformation made from one record, and records that are bad for two tables.
     """
     held = hashlib.sha256(repr((place, target, key, value)).encode())
     return f"{place}:{held.hexdigest()[:DIGEST_DIGITS]}"

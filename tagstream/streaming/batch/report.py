@@ -1,6 +1,6 @@
-"""Reports of a run's work: what one batch did, the sum over a run, and how far the loading of the index is.
+"""Reports of a run: what one batch did, the sums of a run, and the progress of the index load.
 
-The loading is a bar on a terminal, and a log line for each tenth elsewhere.
+On a terminal the index load is shown as a progress bar. Otherwise each tenth of it is a log line.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from rich.text import Text
 
 from tagstream.bootstrap.report import BootstrapProgress
 
-# What becomes of a record that was read: each is one of these, so their sum is `records`.
+# Each record that was read is counted under exactly one of these, so their sum is `records`.
 KINDS = (
     "inserts", "updates", "deletes", "moves", "late", "superseded", "unknown_deletes", "quarantined",
     "skipped",
 )  # fmt: skip
-FIRST = "batch %d begins, the first of this run"  # a line of a log, which is silent until the batch is done
+FIRST = "batch %d begins, the first batch of this run"  # the next log line comes when the batch is done
 COUNTS = ("records", *KINDS, "files", "bytes")
 
 
 @dataclass(frozen=True)
 class BatchReport:
-    """One batch. ``seconds`` is wall time, ``phases`` its parts; ``lag`` counts records not taken yet (None: unknown).
+    """One batch. ``seconds`` is wall time, ``phases`` the seconds of its parts. ``lag``: records in the source that
+    were not read yet; None: unknown.
 
-    ``superseded``: records that lost to a newer one of their key in the batch; ``unknown_deletes``: deletes of keys that
-    have no row; ``skipped``: records that say nothing of a row, such as a tombstone behind its delete.
-    ``groups``: live keys, tombstones and bytes by label of the key groups that the query has seen.
-    ``instant`` None: nothing was committed. ``replayed``: the table had the batch already and nothing was written.
+    ``superseded``: records that lost to a newer record of their key in the same batch. ``unknown_deletes``: deletes of
+    keys without a row. ``skipped``: records that change no row, such as a tombstone after its delete. ``groups``: live
+    keys, tombstones and bytes by label of the key groups that the query has seen. ``instant`` None: nothing was
+    committed. ``replayed``: the table already had the batch and nothing was written.
     """
 
     batch_id: int
@@ -66,7 +67,7 @@ class BatchReport:
 
 @dataclass
 class RunTotals:
-    """Sums over the batches of a run; replayed batches are counted apart, since they wrote nothing."""
+    """Sums over the batches of a run. Replayed batches are counted separately, since they wrote nothing."""
 
     batches: int = 0
     replayed: int = 0
@@ -75,7 +76,7 @@ class RunTotals:
     last: BatchReport | None = None
 
     def add(self, report: BatchReport) -> None:
-        """Count one batch."""
+        """Add one batch."""
         self.last = report
         if report.replayed:
             self.replayed += 1
@@ -87,7 +88,7 @@ class RunTotals:
 
 
 def line(report: BatchReport) -> str:
-    """One log line of a batch."""
+    """The log line of a batch."""
     skipped = f", {report.skipped:,} skipped" if report.skipped else ""
     what = (
         f"{report.records:,} records in {report.seconds:.1f} s ({report.rate:,.0f}/s): {report.inserts:,} inserts, "
@@ -96,7 +97,7 @@ def line(report: BatchReport) -> str:
         f"{report.quarantined:,} quarantined{skipped}; {report.files} files, {size(report.bytes)}"
     )
     if report.replayed:
-        what = f"replayed in {report.seconds:.1f} s, the table had it already"
+        what = f"replayed in {report.seconds:.1f} s, the table already had it"
     elif report.instant is None:
         what += "; nothing committed"
     lag = "" if report.lag is None else f"; lag {report.lag:,}"
@@ -106,7 +107,7 @@ def line(report: BatchReport) -> str:
 
 
 def summary(totals: RunTotals) -> list[tuple[str, str]]:
-    """The rows of the end summary: (what, how many)."""
+    """The rows of the summary at the end of a run: (name, value)."""
     replayed = f" (and {totals.replayed:,} replayed)" if totals.replayed else ""
     rows = [("batches", f"{totals.batches:,}{replayed}")]
     for name in COUNTS:
@@ -124,7 +125,7 @@ def summary(totals: RunTotals) -> list[tuple[str, str]]:
 
 
 def size(count: int) -> str:
-    """Bytes for people."""
+    """A number of bytes as text with a unit."""
     value = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if value < 1024:
@@ -138,7 +139,7 @@ _STAGES = {"scan": "step 1 of 2, reading files", "load": "step 2 of 2, loading k
 
 
 class LoadLog:
-    """One log line for each tenth of a stage."""
+    """Writes one log line for each tenth of a stage of the index load."""
 
     def __init__(self) -> None:
         self._said = ("", -1)
@@ -152,7 +153,7 @@ class LoadLog:
 
 
 def bar(title: str, at: BootstrapProgress) -> RenderableType:
-    """The bar of the stage, and under it what is done."""
+    """The progress bar of the current stage, and a line with its figures."""
     head = Table.grid(padding=(0, 1), expand=True)
     head.add_column(no_wrap=True)
     head.add_column(ratio=1)

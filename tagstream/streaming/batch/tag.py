@@ -1,8 +1,8 @@
-"""The function given to ``applyInPandasWithState``: one call per key group and batch.
+"""The function for ``applyInPandasWithState``: one call per key group and batch.
 
-Everything a row still needs travels in the output: located rows for the writer, bad rows for the quarantine, and one
-status per key group that carries its delta's name and its counts to the driver. Records come and go packed
-(``streaming.source.packed``): what pandas and Spark see of them is a few values.
+The output carries all that later steps need: located rows for the writer, bad rows for the quarantine, and one status
+per key group with the name of its delta and its counts for the driver. Records are packed in both directions
+(``streaming.source.packed``), so pandas and Spark see only a few values.
 """
 
 from __future__ import annotations
@@ -19,13 +19,15 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from pyspark.sql.streaming.state import GroupState
 
+from tagstream.bootstrap import deleted_keys
 from tagstream.state.layout import OrderingKind, StateLayout, has_bytes
 from tagstream.state.tag_batch import FLAG_DELETE, OP_DELETE, ImageWanted, PartialRows, TagBatch, TagResult
 from tagstream.state.tag_group import tag_key_group
 from tagstream.streaming.batch.completed import completed, images_of, lacking, refused
 from tagstream.streaming.batch.located import (
+    DELETED_KEYS,
     OP_DELETE_NATURAL,
-    Lanes,
+    WriteTasks,
     bad_records,
     located_schema,
     located_table,
@@ -34,10 +36,11 @@ from tagstream.streaming.batch.located import (
 from tagstream.streaming.copy_print import this_copy
 from tagstream.streaming.errors import CheckpointError
 from tagstream.streaming.process import CrashPlan
-from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_EMPTIED, FLAG_IMAGE, FLAG_SKIPPED
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_IMAGE, FLAG_SKIPPED, FLAG_TRUNCATE
 from tagstream.streaming.source.packed import unpack
 from tagstream.table import chunks
 from tagstream.table.errors import InstantConflictError
+from tagstream.table.steps import Step
 from tagstream.table.storage.storage import Storage
 from tagstream.table.write.markers import check_seen, is_inflight
 from tagstream.table.write.write_context import WriteProfile
@@ -49,11 +52,11 @@ _newest: dict[tuple[str, str], WriteProfile] = {}
 
 @dataclass(frozen=True)
 class TagSpec:
-    """What every task needs to know; pickled into the plan once, when the query starts.
+    """Constants of all tag tasks. Pickled into the plan once, when the query starts.
 
-    ``run_owner`` tells this run from the one of the same number of a checkpoint that was here before; ``lanes``: number of
-    write tasks. ``storage``: the table's; ``timeline_folder`` and ``action``: of its instants. ``partial``: records may lack
-    fields of their rows.
+    ``run_owner`` identifies this run, also among runs with the same number of an earlier checkpoint. ``write_tasks``: number
+    of write tasks. ``storage``: the table's. ``timeline_folder`` and ``action``: of the batches' instants. ``partial``:
+    set where records may lack fields of their rows.
     """
 
     layout: StateLayout
@@ -61,33 +64,35 @@ class TagSpec:
     run: int
     run_owner: str
     crash: CrashPlan
-    lanes: int
+    write_tasks: int
     storage: Storage
     timeline_folder: str
     action: str
     partial: PartialRows | None = None
 
     def check_pending(self, profile: WriteProfile) -> None:
-        """InstantConflictError when the batch's instant is not pending any more: this driver stood still, another one has
-        taken the instant back, and Spark's state files may be that one's by now.
+        """Raise InstantConflictError when the batch's instant is not pending any more.
+
+        Then this driver was paused and another one has rolled back the instant. Spark's state files may belong to the
+        other driver.
         """
         if profile.mode == "process" and not is_inflight(
             self.storage, self.timeline_folder, profile.instant, self.action
         ):
             check_seen(self.storage)
             raise InstantConflictError(
-                f"instant {profile.instant} of {self.storage.root} was rolled back by another process while batch "
-                f"{profile.batch_id} was tagged: its state was not handed on; only one writer may work on the table"
+                f"another process rolled back instant {profile.instant} of {self.storage.root} while batch "
+                f"{profile.batch_id} was tagged; the batch's state was discarded: let only one writer write to the table"
             )
 
 
 def profile_name(batch_id: int, run: int) -> str:
-    """File of the write profile that one run pinned for one batch."""
+    """File name of the write profile that one run wrote for one batch."""
     return f"{batch_id:020d}.{run}.json"
 
 
 class ProfilePlace(Protocol):
-    """Where a run pins its profiles, and which run it is."""
+    """Where a run writes its profiles, and which run it is."""
 
     @property
     def profiles(self) -> Storage: ...
@@ -98,9 +103,9 @@ class ProfilePlace(Protocol):
 
 
 def read_profile(spec: ProfilePlace, batch_id: int) -> WriteProfile:
-    """The pinned profile; read once a process, which serves several key groups of a batch: a profile never changes.
+    """Read the write profile of a batch. CheckpointError where the file does not exist.
 
-    CheckpointError where it is not to be seen.
+    A process reads it once and uses it for several key groups: a profile never changes.
     """
     where = spec.profiles.where(profile_name(batch_id, spec.run))
     key = (where, spec.run_owner)
@@ -111,8 +116,8 @@ def read_profile(spec: ProfilePlace, batch_id: int) -> WriteProfile:
             profile = WriteProfile.from_json(text, where, spec.profiles)
         except FileNotFoundError:
             raise CheckpointError(
-                f"a task sees no write profile {where}: the checkpoint must lie where all of Spark's hosts see it, under "
-                "the same path or on a store (S3, HDFS, ...)"
+                f"a task cannot find the write profile {where}: put the checkpoint where all hosts of Spark can read it "
+                "under the same path, or on a store (S3, HDFS, ...)"
             ) from None
         _newest.clear()
         _newest[key] = profile
@@ -120,7 +125,7 @@ def read_profile(spec: ProfilePlace, batch_id: int) -> WriteProfile:
 
 
 def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], GroupState], Iterator[pd.DataFrame]]:
-    """The stateful function of this query."""
+    """Make the stateful function of this query."""
     driver = this_copy()
 
     def tag(key: Any, frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
@@ -134,11 +139,11 @@ def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], G
         records = unpack(value for frame in frames for value in frame["rows"])
         rows, result = tag_records(label, pointer, records, profile, spec.layout, spec.partial)
         if result.delta is not None:
-            spec.crash.reach("delta_durable", batch_id)
+            spec.crash.reach(Step.DELTA_DURABLE, batch_id)
         if result.pointer is not None and result.pointer != pointer:
             spec.check_pending(profile)
             state.update((result.pointer,))
-        yield from packed_result(label, rows, result, Lanes(spec.lanes, profile.write_lanes))
+        yield from packed_result(label, rows, result, WriteTasks(spec.write_tasks, profile.write_tasks))
 
     return tag
 
@@ -151,30 +156,36 @@ def tag_records(
     layout: StateLayout,
     partial: PartialRows | None = None,
 ) -> tuple[pa.Table, TagResult]:
-    """(located records, the bad ones among them, and the result) of the keyed records of one key group."""
+    """Tag the keyed records of one key group.
+
+    ``label``: number of the key group. ``pointer``: value of Spark's state, None where it has none. Returns the located
+    records, the bad ones included, and the result of the tag step.
+    """
     good, bad, skipped = sorted_out(records)
     batch = tag_batch(good, layout.ordering, images_of(records, layout.ordering), partial)
-    batch = replace(batch, emptied=emptied_of(records, layout.ordering))
+    batch = replace(batch, truncates=truncates_of(records, layout.ordering))
     result = tag_key_group(label, pointer, batch, profile, layout)
     result.stats["skipped"] = skipped
+    if result.buried is not None:
+        result.stats[DELETED_KEYS] = deleted_keys.encode(*result.buried, layout.ordering)
     rows = completed(located(result, good, layout.ordering), good, result)
     bad = pa.concat_tables([bad, refused(good, result, partial)])
     return (pa.concat_tables([rows, bad_records(label, bad, rows.schema)]) if bad.num_rows else rows), result
 
 
 def sorted_out(rows: pa.Table) -> tuple[pa.Table, pa.Table, int]:
-    """Keyed records (``KeyDecoder.keys``): those to be tagged, the bad ones, and how many say nothing of a row."""
+    """Split keyed records (``KeyDecoder.keys``) into those to tag, the bad ones, and the number of skipped ones."""
     flags = rows.column("flags").to_numpy()
-    aside = (flags & (FLAG_BAD | FLAG_SKIPPED | FLAG_IMAGE | FLAG_EMPTIED)) != 0
+    aside = (flags & (FLAG_BAD | FLAG_SKIPPED | FLAG_IMAGE | FLAG_TRUNCATE)) != 0
     if not aside.any():
         return rows, rows.slice(0, 0), 0
     bad = (flags & FLAG_BAD) != 0
     return rows.filter(pa.array(~aside)), rows.filter(pa.array(bad)), int(((flags & FLAG_SKIPPED) != 0).sum())
 
 
-def emptied_of(rows: pa.Table, ordering: OrderingKind) -> tuple[Any, Any, int, int] | None:
-    """The newest of the events that emptied the table (``TagBatch.emptied``); None where there is none."""
-    found = rows.filter(pa.array((rows.column("flags").to_numpy() & FLAG_EMPTIED) != 0))
+def truncates_of(rows: pa.Table, ordering: OrderingKind) -> tuple[Any, Any, int, int] | None:
+    """The newest of the events that truncated the table (``TagBatch.truncates``); None where there is none."""
+    found = rows.filter(pa.array((rows.column("flags").to_numpy() & FLAG_TRUNCATE) != 0))
     if ordering == "none" or not found.num_rows:
         return None
     events = found.select(["ord", "src", "pos_hi", "pos_lo"]).to_pylist()  # a handful
@@ -188,7 +199,9 @@ def tag_batch(
     images: Sequence[ImageWanted] = (),
     partial: PartialRows | None = None,
 ) -> TagBatch:
-    """Keyed records as the tag step takes them; ``images``: rows asked for; ``partial``: records may lack fields."""
+    """Keyed records in the form that the tag step takes. ``images``: rows that other records need; ``partial``: set
+    where records may lack fields.
+    """
 
     def column(name: str) -> Any:
         return rows.column(name).to_numpy()
@@ -202,26 +215,26 @@ def tag_batch(
         pos_hi=column("pos_hi"),
         pos_lo=column("pos_lo"),
         absent=lacking(rows) if images or _some(rows, "absent") else None,
-        elsewhere=_elsewhere(rows) if _some(rows, "old") else None,
+        in_other_row=_in_other_row(rows) if _some(rows, "old") else None,
         images=images,
         partial=partial,
     )
 
 
-def _elsewhere(rows: pa.Table) -> npt.NDArray[np.bool_]:
-    """The records whose values are in another row; deletes have their own there (``source.pack_by_group``)."""
+def _in_other_row(rows: pa.Table) -> npt.NDArray[np.bool_]:
+    """Mask of the records whose values are in another row. A delete has its own values (``source.pack_by_group``)."""
     deleted = (rows.column("flags").to_numpy() & FLAG_DELETE) != 0
     found: npt.NDArray[np.bool_] = rows.column("old").is_valid().to_numpy() & ~deleted
     return found
 
 
 def _some(rows: pa.Table, name: str) -> bool:
-    """Whether a column is there and has a value."""
+    """Whether the column exists and has a value."""
     return name in rows.column_names and rows.column(name).null_count < rows.num_rows
 
 
 def located(result: TagResult, good: pa.Table, ordering: OrderingKind) -> pa.Table:
-    """The located records of a key group; ``good`` are the keyed records that ``result`` was made of."""
+    """The located records of a key group. ``good``: the keyed records that ``result`` was made from."""
     schema = located_schema(ordering, good.schema.field("row").type, may_lack="absent" in good.column_names)
     op = np.where((result.op == OP_DELETE) & ~result.has_ordering, OP_DELETE_NATURAL, result.op).astype(np.int8)
     if has_bytes(ordering):
@@ -241,12 +254,13 @@ def located(result: TagResult, good: pa.Table, ordering: OrderingKind) -> pa.Tab
     return located_table(schema, len(result), columns)
 
 
-def packed_result(label: int, rows: pa.Table, result: TagResult, lanes: Lanes) -> Iterator[pd.DataFrame]:
-    """What the step gives Spark: located rows by lane, and the key group's status.
+def packed_result(label: int, rows: pa.Table, result: TagResult, write_tasks: WriteTasks) -> Iterator[pd.DataFrame]:
+    """What the tag step returns to Spark: located rows by write task, and the key group's status.
 
-    In frames of few rows: PySpark makes an Arrow batch of all frames until they have ``ROWS_PER_BATCH`` rows.
+    The frames have few rows, because PySpark collects frames into one Arrow batch until they have ``ROWS_PER_BATCH``
+    rows.
     """
-    columns = packed_columns(label, rows, result.delta, result.stats, lanes)
+    columns = packed_columns(label, rows, result.delta, result.stats, write_tasks)
     for start in range(0, len(columns[0]), _FRAME_ROWS):
         to, values, status = (column[start : start + _FRAME_ROWS] for column in columns)
         yield pd.DataFrame({"lane": np.array(to, np.int32), "rows": values, "status": status})

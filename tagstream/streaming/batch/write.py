@@ -1,6 +1,7 @@
-"""The write step of one task: located records in, files of the table out, one write status a file.
+"""The write step of one task: it takes located records, writes files of the table and returns one write status per
+file.
 
-An index that keeps places of its own gets the new place of each record key from the tasks.
+An index that stores locations gets the new location of each record key from the tasks.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pyspark import TaskContext
 from tagstream.index.base import WRITTEN_SCHEMA, HoodieIndex
 from tagstream.state.tag_batch import OP_DELETE, OP_INSERT, OP_UPDATE
 from tagstream.streaming.batch.located import OP_BAD, OP_DELETE_NATURAL
-from tagstream.streaming.batch.missing_values import HeldRows
+from tagstream.streaming.batch.missing_values import ExistingRows
 from tagstream.streaming.batch.pull_tag import MOVED
 from tagstream.streaming.batch.quarantine import write_quarantine
 from tagstream.streaming.copy_print import this_copy
@@ -35,18 +36,20 @@ from tagstream.table.file_group.fs_view import FileSlice, FileSystemView
 from tagstream.table.file_group.names import write_token
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.conform import as_schema
+from tagstream.table.steps import Step
 from tagstream.table.storage.storage import Storage, at_once
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.file_writer import write_file_group
 from tagstream.table.write.write_context import WriteContext, WriterOptions
 
-Told = Literal["nothing", "deleted", "places", "all"]
+ReturnedRows = Literal["nothing", "deleted", "places", "all"]
 
 
-def told(index: HoodieIndex | None, *, wants_places: bool) -> Told:
-    """What the driver needs of it: all, for an index of its own; the deleted keys, where tasks update a remote one.
+def returned_rows(index: HoodieIndex | None, *, wants_places: bool) -> ReturnedRows:
+    """Which written rows the tasks return to the driver.
 
-    ``wants_places``: the metadata table has a record index, which is told of new, moved and deleted keys.
+    All of them for an index that the driver updates; the deleted keys where tasks update a remote index.
+    ``wants_places``: the metadata table has a record index, which needs new, moved and deleted keys.
     """
     if index is None or index.is_implicit_with_storage:
         return "places" if wants_places else "nothing"
@@ -56,10 +59,10 @@ def told(index: HoodieIndex | None, *, wants_places: bool) -> Told:
 
 
 def written_rows(rows: pa.Table, keys: pa.Array, *, with_moves: bool = False) -> pa.Table:
-    """``index.base.WRITTEN_SCHEMA`` of a task's located rows; ``keys`` are their record keys.
+    """The rows of ``index.base.WRITTEN_SCHEMA`` for a task's located rows. ``keys``: their record keys.
 
-    The delete that a move leaves at the old place is left out, unless ``with_moves``: the key comes with its new place from
-    another task.
+    A move deletes the row at the old location. Unless ``with_moves``, that delete is left out: another task returns the
+    key with its new location.
     """
     op = rows.column("op").to_numpy()
     gone = (op == OP_DELETE) | (op == OP_DELETE_NATURAL)
@@ -80,7 +83,7 @@ def written_rows(rows: pa.Table, keys: pa.Array, *, with_moves: bool = False) ->
 
 
 def pack_rows(rows: pa.Table) -> str:
-    """Arrow's own stream, compressed, as text."""
+    """Rows as a compressed Arrow stream in base64."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, rows.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(rows)
@@ -88,15 +91,13 @@ def pack_rows(rows: pa.Table) -> str:
 
 
 def unpack_rows(texts: Iterable[str]) -> pa.Table:
-    """All rows that the tasks packed."""
+    """All rows that the tasks packed, as one table of ``WRITTEN_SCHEMA``."""
     tables = [pa.ipc.open_stream(base64.b64decode(text)).read_all() for text in texts]
     return pa.concat_tables([WRITTEN_SCHEMA.empty_table(), *tables])
 
 
 RESULT_SCHEMA = "kind string, payload string"
-_AT_ONCE = (
-    4  # log files that a task writes at once to a store that is a server; of base files, which need more memory, 2
-)
+_AT_ONCE = 4  # log files that a task writes in parallel to a remote store; only 2 base files, which need more memory
 WRITE_STATUS, TAG_STATUS, QUARANTINE_STATUS, INDEX_STATUS = "write", "tag", "quarantine", "index"
 
 
@@ -104,11 +105,11 @@ WRITE_STATUS, TAG_STATUS, QUARANTINE_STATUS, INDEX_STATUS = "write", "tag", "qua
 class WriteSpec:
     """One batch's constants for the write tasks.
 
-    ``table`` and ``timeline``: as the driver found them when it began the batch; its newest completed instant's slices are
-    written over. No task looks itself: what another writer does meanwhile would make the files of one batch differ in what
-    they follow, and the driver judges by what it saw. ``left``: where rows of changed keys go.
-    ``index``: a pull-type index that the tasks keep up to date; ``tell_written``: what the driver is told for one;
-    ``tell_moves``: with the places that moves leave.
+    ``table`` and ``timeline``: as the driver read them at the start of the batch. The tasks write on top of the slices
+    of the newest completed instant of this timeline. No task reads the timeline itself: with writes of other writers in
+    it, the files of one batch could follow different slices. ``changed_keys``: folder for rows of changed keys. ``index``: a
+    pull-type index that the tasks keep up to date. ``returned_rows``: which written rows the tasks return for it.
+    ``returns_moves``: include the old locations of moved rows.
     """
 
     table: HoodieTable
@@ -121,22 +122,24 @@ class WriteSpec:
     options: WriterOptions
     decode: DecodeSpec
     quarantine: Storage
-    left: Storage
+    changed_keys: Storage
     topic: str
     crash: CrashPlan
     replay: bool = False
     index: HoodieIndex | None = None
-    tell_written: Told = "nothing"
-    tell_moves: bool = False
+    returned_rows: ReturnedRows = "nothing"
+    returns_moves: bool = False
 
 
 def make_write_function(spec: WriteSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The ``mapInArrow`` function of the write step. A replayed batch has no located rows and writes no table file."""
+    """Make the ``mapInArrow`` function of the write step. A replayed batch has no located rows and writes no table
+    file.
+    """
     driver = this_copy()
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         driver.check_here()
-        spec.crash.reach("state_committed", spec.batch_id)
+        spec.crash.reach(Step.STATE_COMMITTED, spec.batch_id)
         packed: list[pa.Buffer] = []
         out: list[tuple[str, str]] = []
         for batch in batches:
@@ -165,17 +168,18 @@ def _write_rows(spec: WriteSpec, rows: pa.Table) -> list[tuple[str, str]]:
 
 
 def write_files(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -> list[tuple[str, str]]:
-    """Write the located records of one task, file group by file group; (kind, JSON) of what it tells the driver.
+    """Write the located records of one task, one file group after the other. Returns (kind, JSON) pairs for the driver.
 
-    ``partition`` and ``attempt`` of the task make its files' names unique. Memory: the rows, and once more those of the
-    file groups that are written together (``table.chunks.CHUNK_BYTES``) or of a larger one.
+    ``partition`` and ``attempt``: numbers of the Spark task, which make its file names unique. Memory: the rows, and
+    one more copy of the rows of the file groups that are written together (``table.chunks.CHUNK_BYTES``), or of one
+    larger file group.
     """
     table = spec.table
-    held = HeldRows(
-        table, spec.timeline, spec.decode.schema, spec.left, spec.instant, partition, spec.decode.null_if_lost
+    existing = ExistingRows(
+        table, spec.timeline, spec.decode.schema, spec.changed_keys, spec.instant, partition, spec.decode.null_if_lost
     )
-    rows = held.fill(rows)
-    if not rows.num_rows:  # there were images for other tasks alone
+    rows = existing.fill(rows)
+    if not rows.num_rows:  # all rows were images for other tasks
         return []
     op = rows["op"].to_numpy()
     code, groups = file_group_codes(rows["dest_part"], rows["dest_file"])
@@ -209,11 +213,11 @@ def write_files(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -
             written += mine.num_rows
         statuses = at_once(table.storage, *calls, threads=_AT_ONCE if table.config.is_merge_on_read else 2)
         out += [(WRITE_STATUS, s.to_json()) for each in statuses for s in each]
-    return out + _tell(spec, rows, keys)
+    return out + _returned_entries(spec, rows, keys)
 
 
 def slices_of(view: FileSystemView, groups: Iterable[tuple[str, str]]) -> dict[tuple[str, str], FileSlice]:
-    """The newest slices of the file groups that a task writes to; each partition is listed once."""
+    """The newest slices of the file groups that a task writes to. Each partition is listed once."""
     wanted: dict[str, list[str]] = {}
     for part, file_id in groups:
         wanted.setdefault(part, []).append(file_id)
@@ -224,7 +228,9 @@ def slices_of(view: FileSystemView, groups: Iterable[tuple[str, str]]) -> dict[t
 
 
 def _by_code(rows: np.ndarray, code: np.ndarray) -> np.ndarray:
-    """Row numbers by file group, in row order within each: what is taken so is cut without another copy."""
+    """Row numbers by file group, in row order within each group. Rows that are taken in this order can be sliced
+    without a copy.
+    """
     return rows[np.argsort(code[rows], kind="stable")]
 
 
@@ -235,7 +241,9 @@ def _bounds(sorted_code: np.ndarray, groups: int) -> list[int]:
 
 
 def _together(bounds: list[int], row_bytes: float) -> Iterator[tuple[int, int]]:
-    """(first, end) of the file groups whose rows are taken out of the task's rows at once: all, unless they are large."""
+    """Ranges (first, end) of file groups whose rows are taken from the task's rows in one step: all groups, unless they
+    are large.
+    """
     first, groups = 0, len(bounds) - 1
     for end in range(1, groups + 1):
         if end == groups or (bounds[end + 1] - bounds[first]) * row_bytes > chunks.CHUNK_BYTES:
@@ -244,7 +252,7 @@ def _together(bounds: list[int], row_bytes: float) -> Iterator[tuple[int, int]]:
 
 
 def _upserts(decode: DecodeSpec, rows: pa.Table, keys: pa.Array, keep: np.ndarray, op: np.ndarray) -> pa.Table:
-    """Rows to write, in the schema that they are stored in, with ``_hoodie_record_key`` and ``_is_insert``."""
+    """The rows to write in their stored schema, with ``_hoodie_record_key`` and ``_is_insert``."""
     schema, stored = decode.schema, decode.stored
     taken = chunks.take(rows.select(["row"]), keep).column("row")
     nullable = pa.schema([f.with_nullable(True) for f in schema])
@@ -256,7 +264,9 @@ def _upserts(decode: DecodeSpec, rows: pa.Table, keys: pa.Array, keep: np.ndarra
 
 
 def _ordered(decode: DecodeSpec, rows: pa.Table, keep: np.ndarray, upserts: pa.Table) -> pa.Table:
-    """An event that came without ordering value takes that of the row that it follows: readers compare the columns."""
+    """Fill missing ordering values: an event without one gets the value of its existing row. Readers compare these
+    columns.
+    """
     fields = decode.ordering_fields
     if not any(pieces_of(upserts, name).null_count for name in fields):
         return upserts
@@ -267,18 +277,18 @@ def _ordered(decode: DecodeSpec, rows: pa.Table, keep: np.ndarray, upserts: pa.T
     return upserts
 
 
-def _tell(spec: WriteSpec, rows: pa.Table, keys: pa.Array) -> list[tuple[str, str]]:
-    """Bring an index of its own up to date with what this task has written."""
-    if spec.tell_written == "nothing":
+def _returned_entries(spec: WriteSpec, rows: pa.Table, keys: pa.Array) -> list[tuple[str, str]]:
+    """Update the index with the rows that this task has written, and return those that the driver needs."""
+    if spec.returned_rows == "nothing":
         return []
     found = written_rows(rows, keys)
     if spec.index is not None:
         spec.index.update_location(found, spec.instant)
-    if spec.tell_moves:
+    if spec.returns_moves:
         found = written_rows(rows, keys, with_moves=True)
-    if spec.tell_written in ("deleted", "places"):
+    if spec.returned_rows in ("deleted", "places"):
         gone = pc.is_null(found.column("file_id"))
-        found = found.filter(gone if spec.tell_written == "deleted" else pc.or_(gone, found.column("is_new")))
+        found = found.filter(gone if spec.returned_rows == "deleted" else pc.or_(gone, found.column("is_new")))
     return [(INDEX_STATUS, pack_rows(found))] if found.num_rows else []
 
 

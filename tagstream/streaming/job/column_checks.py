@@ -1,10 +1,11 @@
-"""Checks of single columns that a schema change must pass: times with a corrected unit, dropped and former columns.
+"""Checks of single columns for a schema change: times with a corrected unit, dropped columns, and names of former
+columns.
 
-- A table whose schema has the wrong unit of its times may be given the right one, after a look at its values.
-  Milliseconds since 1970 that are taken for microseconds are times of January and February 1970. Real microseconds
-  after the first days of March 1973 are greater than any such number, and would become times after the year 5000.
-- Partition columns are left out of a table's files only where their values can be read back from the path.
-- A column that the table had before must not come again in a type that its older files do not fit.
+- The schema of a table may have the wrong unit for its times, and may get the right one after a check of the values.
+  Milliseconds since 1970 that are read as microseconds are times of January and February 1970. Real microseconds after
+  the first days of March 1973 are greater than any such number, and would become times after the year 5000.
+- Partition columns may be left out of a table's files only where their values can be read back from the path.
+- A column that the table had before must not come back with a type that its older files do not fit.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from tagstream.table.schema.evolve import CORRECT_TIMES, avro_type, clash
 from tagstream.table.schema.schema import avro_to_arrow, with_meta
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY, CommitMetadata
 
-_LOOKED_AT: Final = 64  # file slices; one wrong value in them is enough
+_LOOKED_AT: Final = 64  # file slices to check; one wrong value in them is enough
 _GREATEST_MS: Final = 10**14
 _MICROS: Final = pa.timestamp("us", tz="UTC")
 
 
 def check_corrected(table: HoodieTable, own: pa.Schema, made: pa.Schema) -> None:
-    """SchemaRefusedError where a column goes from microseconds to milliseconds, and its values are microseconds."""
+    """SchemaRefusedError where a column changes from microseconds to milliseconds, but its values are microseconds."""
     names = [field.name for field in own if _is_corrected(field, made)]
     timeline = table.timeline()
     view = table.view(timeline)
@@ -48,7 +49,7 @@ def check_corrected(table: HoodieTable, own: pa.Schema, made: pa.Schema) -> None
                 if great >= _GREATEST_MS:
                     raise SchemaRefusedError(
                         f"column {name!r} of table {table.base_path} has values that are microseconds (up to {great} in "
-                        f"file group {found.file_id} of partition {found.partition_path!r}): taken for milliseconds they "
+                        f"file group {found.file_id} of partition {found.partition_path!r}): read as milliseconds they "
                         f"would be times after the year 5000; remove {CORRECT_TIMES}, and give the source's column the "
                         "type timestamp-micros"
                     )
@@ -72,7 +73,7 @@ def _greatest(values: pa.ChunkedArray, table: pa.DataType) -> Iterator[int]:
 
 
 def _leaves(values: pa.Array, table: pa.DataType) -> Iterator[pa.Array]:
-    """The plain values that go from microseconds to milliseconds."""
+    """The primitive values that change from microseconds to milliseconds."""
     own, t = values.type, pa.types
     if own == _MICROS and meant(own, table) != own:
         yield values
@@ -88,20 +89,20 @@ def _leaves(values: pa.Array, table: pa.DataType) -> Iterator[pa.Array]:
 
 
 def check_dropped(schema: pa.Schema, config: TableConfig, options: Options) -> None:
-    """ConfigError where the values of partition columns that the files leave out could not be read back as they were."""
+    """ConfigError where the values of partition columns that the files leave out could not be read back unchanged."""
     if not config.dropped_fields:
         return
     timed = [name for name in config.dropped_fields if name in schema.names and _is_time(schema.field(name).type)]
     if timed:
         raise ConfigError(
-            f"{DROP_KEY}=true, and partition column {timed[0]!r} is {schema.field(timed[0]).type}, of which engines make "
-            "different paths: give a column of texts, dates or numbers (docs/guide/dataframes.md#transformations), or "
+            f"{DROP_KEY}=true, and partition column {timed[0]!r} is {schema.field(timed[0]).type}, for which engines make "
+            "different paths: use a column of texts, dates or numbers (docs/guide/dataframes.md#transformations), or "
             "remove the option"
         )
     if options.global_index and not options.index.moves:
         raise ConfigError(
-            f"{DROP_KEY}=true, and moved records are to stay in their old partition "
-            f"({_stays(options)}=false): they would be read with its values. Remove one of the two options"
+            f"{DROP_KEY}=true, and moved records must stay in their old partition "
+            f"({_stays(options)}=false): they would be read with that partition's values. Remove one of the two options"
         )
 
 
@@ -114,16 +115,18 @@ def _is_time(kind: pa.DataType) -> bool:
 
 
 def check_former(table: HoodieTable, own: pa.Schema, made: pa.Schema, source: str) -> None:
-    """SchemaRefusedError where ``made`` has a column that ``own``, the table's schema, lacks and had before in another type.
+    """SchemaRefusedError where ``made`` has a column that ``own``, the table's schema, lacks and had before with
+    another type.
 
-    ``source``: what brings the column. Only then is anything read: the schemas of all commits, archived ones too.
+    ``source``: where the column comes from. The schemas of all commits, also archived ones, are read only if a column
+    is new.
     """
     found = clash(own, made, former_schemas(table))
     if found is not None:
         was, now = (avro_type(pa.field("c", kind)) for kind in (found.was, found.now))
         raise SchemaRefusedError(
-            f"{source}: the new column {found.name!r} is {now}, and the table had a column of this name that was {was}, "
-            "until it was dropped: older files have its values yet, and readers would take them for the new column's; give "
+            f"{source}: the new column {found.name!r} is {now}, but the table had a column of this name with type {was} "
+            "until it was dropped: older files still have its values, and readers would read them as the new column's; give "
             "the new column another name"
         )
 
@@ -134,7 +137,7 @@ def former_schemas(table: HoodieTable) -> Iterator[pa.Schema]:
     for text in _texts(table):
         if text and text not in seen:
             seen.add(text)
-            with suppress(UnsupportedTableError):  # its files cannot be read here in any case
+            with suppress(UnsupportedTableError):  # this project cannot read its files anyway
                 yield avro_to_arrow(text)
 
 

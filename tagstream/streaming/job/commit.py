@@ -1,13 +1,13 @@
-"""The driver's steps of a batch's commit, from what the tasks of the batch sent back.
+"""The driver's steps of a batch's commit, from the results of the batch's tasks.
 
-The order of the steps is in ``streaming.job.sink``. On a store far away, steps that do not need one another are
-done at the same time; on a local disk they come one after another.
+``streaming.job.sink`` has the order of the steps. On a remote store, independent steps run in parallel. On a local disk
+they run one after another.
 
-The first batch may also decide how many folders deep the table's partitions are (``partitionDepth``). Without url
-encoding a text with slashes ("2026/01/05") makes several folders. A partition inside another one's folder is not
-found by readers that list folders, so all have one depth: that of the newest commit, for a new table that of most
-records of the first batch. The decoder finds records with another depth; only the first batch is checked
-afterwards.
+The first batch may also determine how many folders deep the table's partitions are (``partitionDepth``). Without url
+encoding, a value with slashes ("2026/01/05") makes several folders. Readers that list folders do not find a partition
+inside the folder of another one, so all partitions must have the same depth. It is the depth of the newest commit; for
+a new table, the depth of most records of the first batch. The decoder rejects records with another depth. Only the
+first batch is checked after it was written.
 """
 
 from __future__ import annotations
@@ -18,14 +18,17 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from tagstream.bootstrap import deleted_keys
 from tagstream.state.batch_manifest import BatchManifest
 from tagstream.streaming.batch.commit_record import CommitRecord, extra_metadata
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.batch.spark_checkpoint import Epoch, streamer_checkpoint
+from tagstream.streaming.batch.located import DELETED_KEYS
+from tagstream.streaming.batch.spark_checkpoint import SparkBatch, streamer_checkpoint
 from tagstream.streaming.batch.write import INDEX_STATUS, QUARANTINE_STATUS, TAG_STATUS, WRITE_STATUS
 from tagstream.streaming.errors import PartitionDepthError
 from tagstream.streaming.job.pull_index import replaced_groups
 from tagstream.table.keys.keys import depth_of
+from tagstream.table.steps import Step
 from tagstream.table.storage.storage import at_once
 from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
 from tagstream.table.write import commit as protocol
@@ -34,10 +37,11 @@ from tagstream.table.write.markers import forget_staged, stage
 
 @dataclass
 class Outcome:
-    """Of all tasks.
+    """The results of all tasks of a batch.
 
-    ``deltas``: the name of the delta of each key group that changed. ``groups``: the sizes of their stores. ``written``:
-    packed rows for an index that is told by the driver.
+    ``statuses``: write statuses. ``deltas``: the delta name of each key group that changed. ``counts``: records by
+    kind. ``groups``: the sizes of the changed key groups' stores. ``written``: packed rows for an index that the driver
+    updates. ``deleted``: deleted keys for other streams (``bootstrap.deleted_keys``).
     """
 
     statuses: list[WriteStatus] = field(default_factory=list)
@@ -45,10 +49,11 @@ class Outcome:
     counts: Counter[str] = field(default_factory=Counter)
     groups: dict[int, dict[str, int]] = field(default_factory=dict)
     written: list[str] = field(default_factory=list)
+    deleted: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, answers: Iterable[tuple[str, Any]], *, replay: bool) -> Outcome:
-        """From the rows (kind, payload) of the batch's action."""
+        """Collect the results from the rows (kind, payload) of the batch's action."""
         outcome = cls()
         for kind, payload in answers:
             if kind == WRITE_STATUS:
@@ -66,14 +71,18 @@ class Outcome:
         label, stats = int(tagged["group"]), tagged["stats"]
         if tagged["delta"] is not None:
             self.deltas[label] = tagged["delta"]
+        if (deleted := stats.pop(DELETED_KEYS, None)) is not None:
+            self.deleted.append(deleted)
         size = {k: stats.pop(k) for k in ("live_keys", "tombstones", "bytes")}
-        if stats["records"] and not replay:  # else the store was not opened
+        if stats["records"] and not replay:  # otherwise the store was not opened
             self.groups[label] = size
         self.counts.update(stats)
 
 
 def find_depth(job: JobContext) -> None:
-    """Note the depth that the newest commit tells; one that an earlier batch of this run told stays."""
+    """Set the partition depth of the newest commit. Without such a commit, a depth of an earlier batch of this run
+    remains.
+    """
     if not job.decode.depth_is_open:
         return
     timeline, fields = job.table.timeline(), job.decode.key_generator_rules.least_depth
@@ -86,10 +95,11 @@ def find_depth(job: JobContext) -> None:
 
 
 def settle_depth(job: JobContext, statuses: Sequence[WriteStatus], roll_back: Callable[[str], None]) -> None:
-    """Note the depth of a table's first batch. Where it has several, it is rolled back and PartitionDepthError raised.
+    """Set the partition depth of a table's first batch. With several depths, roll the batch back and raise
+    PartitionDepthError.
 
-    Before its files are published: a partition that is made would hide what is below its folder.
-    When the batch is done again, the depth of most records counts and the decoder takes the others out.
+    Called before its files are published: a new partition would hide the partitions below its folder. When the batch is
+    processed again, the depth of most records counts, and the decoder rejects the others.
     """
     if job.history.partition_depth is not None or not job.decode.depth_is_open:
         return
@@ -113,69 +123,79 @@ def settle_depth(job: JobContext, statuses: Sequence[WriteStatus], roll_back: Ca
     shown = ", ".join(f"{examples[d]!r} ({d} deep, {records[d]:,} records)" for d in sorted(records))
     raise PartitionDepthError(
         f"the first batch of table {job.table.base_path} has partition paths of different depth: {shown}. Readers do not "
-        f"find a partition inside another: {most} is the table's depth, as most records have it, the others are "
-        "quarantined"
+        f"find a partition inside another one. Most records have depth {most}, so it is the table's depth; records with "
+        "another depth go to the quarantine"
     )
 
 
-def begin(job: JobContext, epoch: Epoch, instant: str) -> None:
-    """Up to the step ``inflight``; what does not need the step before it is done beside it."""
-    crash, batch, storage = job.env.crash, epoch.batch_id, job.table.storage
+def begin(job: JobContext, spark_batch: SparkBatch, instant: str) -> None:
+    """Run the steps up to ``inflight``. Independent steps run in parallel."""
+    crash, batch, storage = job.env.crash, spark_batch.batch_id, job.table.storage
 
     def pin() -> None:
-        job.pin_profile(epoch, instant)
-        crash.reach("profile_pinned", batch)
+        job.pin_profile(spark_batch, instant)
+        crash.reach(Step.PROFILE_PINNED, batch)
 
     def request() -> None:
         protocol.request(job.table, instant, job.action)
-        crash.reach("requested", batch)
+        crash.reach(Step.REQUESTED, batch)
 
     def inflight() -> None:
-        protocol.inflight(job.table, instant, job.action, job.begun_by(batch), has_markers=True)
+        protocol.inflight(job.table, instant, job.action, job.inflight_metadata(batch), has_markers=True)
 
     at_once(storage, pin, job.env.lease.check)
     at_once(storage, request, lambda: protocol.begin_files(job.table, instant))
     at_once(storage, inflight, lambda: job.env.lease.beat(instant))
-    crash.reach("inflight", batch)
+    crash.reach(Step.INFLIGHT, batch)
 
 
 def publish(
-    job: JobContext, epoch: Epoch, instant: str, outcome: Outcome, *, follows: str, after_others: bool
+    job: JobContext, spark_batch: SparkBatch, instant: str, outcome: Outcome, *, follows: str, after_others: bool
 ) -> CommitMetadata:
-    """Give the data files their names, and beside that write the manifest and stage the commit, which is returned.
+    """Give the data files their names. In parallel, write the manifest and stage the commit, whose metadata is
+    returned.
 
-    What is written of a commit that comes to nothing is never looked at: the manifest is named by the commit only.
-    ``follows``: digest of the commits that the index covers. ``after_others``: runs that died may have left manifests of
-    this batch.
+    If the commit fails, the written files are never read: only the commit names the manifest. ``follows``: digest of
+    the commits that the index covers. ``after_others``: runs that died may have written manifests of this batch.
     """
-    crash, batch = job.env.crash, epoch.batch_id
+    crash, batch = job.env.crash, spark_batch.batch_id
 
     def give_names() -> None:
         protocol.publish_announced(job.table, instant, outcome.statuses, is_alone=True)
-        crash.reach("files_published", batch)
+        crash.reach(Step.FILES_PUBLISHED, batch)
 
     def stage_commit() -> CommitMetadata:
         manifest = BatchManifest(
-            epoch.query_id, batch, job.run, outcome.deltas, instant, job.position.generation, job.position.epoch
+            spark_batch.query_id,
+            batch,
+            job.run,
+            outcome.deltas,
+            instant,
+            job.position.index_load,
+            job.position.catch_up,
         )
         name = manifest.write(job.manifests, after_others=after_others)
-        crash.reach("manifest_durable", batch)
+        deletes = deleted_keys.write(job.table.storage, instant, outcome.deleted)
+        crash.reach(Step.MANIFEST_DURABLE, batch)
         record = CommitRecord(
             stream_id=job.env.meta.stream_id,
-            query_id=epoch.query_id,
+            query_id=spark_batch.query_id,
             batch_id=batch,
-            start_offsets=epoch.start_offsets,
-            end_offsets=epoch.end_offsets,
+            start_offsets=spark_batch.start_offsets,
+            end_offsets=spark_batch.end_offsets,
             manifest=name,
             follows=follows,
             topic_id=job.topic_id,
+            deletes=deletes or None,
         )
-        checkpoint = None if job.options.source_class == "frame" else streamer_checkpoint(epoch, files=job.decode.files)
+        checkpoint = (
+            None if job.options.source.kind == "frame" else streamer_checkpoint(spark_batch, files=job.decode.files)
+        )
         metadata = CommitMetadata.build(
             outcome.statuses,
             extra_metadata(record, checkpoint),
             job.decode.stored_json,
-            job.options.op,
+            job.options.table.operation,
             replaced_groups(job, outcome.statuses),
         )
         stage(job.table, instant, job.action, metadata)

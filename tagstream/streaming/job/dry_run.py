@@ -1,6 +1,6 @@
-"""``--dry-run``: what a start would do, printed without Spark and without changing anything.
+"""``--dry-run``: print what a start would do, without Spark and without changing anything.
 
-The output has facts by name, and lists under them: a table on a terminal, `name: value` lines in a pipe.
+The output has facts by name, and lists after them: a table on a terminal, `name: value` lines in a pipe.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from rich.text import Text
 from tagstream.bootstrap.catch_up import plan_catch_up
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.bootstrap.plan import BootstrapPlan, plan_bootstrap
-from tagstream.index.registry import FACTS, STATE
-from tagstream.state.checkpoint import INDEX, META_FILE, current_root, is_unfinished, read_meta
+from tagstream.index.registry import INDEX_TYPES, STATE
+from tagstream.state.checkpoint import INDEX, META_FILE, current_query_folder, is_unfinished, read_meta
 from tagstream.state.index_loads import read_marker
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.metadata_prepare import unkept
 from tagstream.streaming.batch.report import size
 from tagstream.streaming.job.first_records import with_first_schema
-from tagstream.streaming.job.preflight import Ready, look, stream_problem
+from tagstream.streaming.job.preflight import Ready, check_start, stream_problem
 from tagstream.streaming.job.schema_match import waits_for_records
 from tagstream.streaming.job.session import spark_needs
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.recovery.cover import is_as_asked
 from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
-from tagstream.streaming.recovery.takeover import read_takeover
+from tagstream.streaming.recovery.takeover import read_query_index_load
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import Storage
@@ -42,7 +42,7 @@ _SHOWN = 30
 
 
 class Page:
-    """Collects what is to be said, and writes it once."""
+    """Collects the output, and writes it once."""
 
     def __init__(self, title: str) -> None:
         self._title = title
@@ -50,15 +50,15 @@ class Page:
         self._lists: list[tuple[str, list[str]]] = []
 
     def row(self, name: str, value: str) -> None:
-        """A fact."""
+        """Add a fact."""
         self._rows.append((name, value))
 
     def list(self, name: str, items: list[str]) -> None:
-        """Several items of a kind; on a terminal only the first are shown."""
+        """Add several items of a kind. A terminal shows only the first ones."""
         self._lists.append((name, items))
 
     def write(self, out: TextIO, *, terminal: bool | None = None) -> None:
-        """Write everything; ``terminal`` None: as the stream is."""
+        """Write everything. ``terminal`` None: detect whether the stream is a terminal."""
         if not (out.isatty() if terminal is None else terminal):
             lines = [self._title, *(f"{name}: {value}" for name, value in self._rows)]
             for name, items in self._lists:
@@ -77,16 +77,16 @@ class Page:
             for item in items[:_SHOWN]:
                 console.print(Text(f"  {item}"))
             if len(items) > _SHOWN:
-                console.print(Text(f"  and {len(items) - _SHOWN:,} more; all in a pipe"))
+                console.print(Text(f"  and {len(items) - _SHOWN:,} more; a pipe gets all"))
 
 
 def explain_start(options: Options, out: TextIO, env: Mapping[str, str], now_ms: int) -> bool:
-    """Write what a start with these options would do; False when it would end with an error.
+    """Write what a start with these options would do. Returns False when it would end with an error.
 
-    What a start would refuse before it changes anything is raised, as a start would raise it.
+    An error that a start would raise before it changes anything is raised here, too.
     """
     options = with_first_schema(options)
-    ready = look(options, env, now_ms, spark_needs(options, env))
+    ready = check_start(options, env, now_ms, spark_needs(options, env))
     table, config = ready.table, ready.table.config
     if ready.new:
         page = Page(f"table {config.name} at {table.base_path}")
@@ -94,13 +94,13 @@ def explain_start(options: Options, out: TextIO, env: Mapping[str, str], now_ms:
         _warnings(page, options, ready)
         columns = ""
         if waits_for_records(options):
-            columns = " with the columns of the first record that has its schema with it, which only a start reads"
-        elif options.first_schema is not None:
-            columns = f" with the columns of {options.first_schema.source}"
+            columns = " with the columns of the first record that contains its schema, which only a start reads"
+        elif options.source.first_schema is not None:
+            columns = f" with the columns of {options.source.first_schema.source}"
         page.row("would do", f"make the table ({config.table_type}){columns}, and stream into it {index}")
         page.write(out)
         return True
-    checkpoint = open_storage(options.checkpoint_dir)
+    checkpoint = open_storage(options.run.checkpoint_dir)
     page = Page(f"table {config.name} at {table.base_path}")
     timeline = table.timeline()
     _table_rows(page, options, table, timeline)
@@ -108,7 +108,7 @@ def explain_start(options: Options, out: TextIO, env: Mapping[str, str], now_ms:
     if ready.taken_over is not None:
         page.row("taken over", ready.taken_over)
     if ready.changes is not None:
-        page.row("new properties", f"it has no commit yet and takes the job's: {ready.changes}")
+        page.row("new properties", f"the table has no commit yet and gets the job's properties: {ready.changes}")
     _warnings(page, options, ready)
     would, fine = _decide(page, options, table, timeline, checkpoint)
     page.row("would do", would)
@@ -117,9 +117,9 @@ def explain_start(options: Options, out: TextIO, env: Mapping[str, str], now_ms:
 
 
 def _warnings(page: Page, options: Options, ready: Ready) -> None:
-    told = [*options.warnings, *ready.warnings]
-    if told:
-        page.list("warning", told)
+    warning_texts = [*options.warnings, *ready.warnings]
+    if warning_texts:
+        page.list("warning", warning_texts)
 
 
 def _table_rows(page: Page, options: Options, table: HoodieTable, timeline: Timeline) -> None:
@@ -140,12 +140,12 @@ def _table_rows(page: Page, options: Options, table: HoodieTable, timeline: Time
 
 
 def _metadata(options: Options, table: HoodieTable) -> str:
-    """The partitions of the metadata table, and which of them a stream keeps in step."""
+    """The partitions of the metadata table, and which of them a stream keeps in sync."""
     names, found = ", ".join(table.config.metadata_partitions), unkept(table, options.metadata)
     if found.whole is not None:
         return f"{names} (a stream drops it: {found.whole})"
-    goes = "".join(f"; a stream drops {name}, {why}" for name, why in found.partitions.items())
-    return f"{names} (kept in step by a stream{goes})"
+    goes = "".join(f"; a stream drops {name}: {why}" for name, why in found.partitions.items())
+    return f"{names} (a stream keeps it in sync{goes})"
 
 
 def _instant(instant: Instant) -> str:
@@ -155,75 +155,77 @@ def _instant(instant: Instant) -> str:
 def _checkpoint_rows(page: Page, checkpoint: Storage) -> None:
     page.row("checkpoint", checkpoint.root)
     if is_unfinished(checkpoint):
-        page.row("in it", "what a rescale or import left that did not come to its end; it is removed")
+        page.row("in it", "files of an interrupted rescale or import; a start removes them")
     if checkpoint.exists(META_FILE):
         meta = read_meta(checkpoint)
         page.row("fixed in it", f"{meta.key_groups} key groups, {meta.shuffle_partitions} shuffle partitions, "
-                                f"stream {meta.stream_id or '(still to be named)'}")  # fmt: skip
+                                f"stream {meta.stream_id or '(not named yet)'}")  # fmt: skip
 
 
 def _decide(
     page: Page, options: Options, table: HoodieTable, timeline: Timeline, checkpoint: Storage
 ) -> tuple[str, bool]:
-    """What a start would do, and whether it would go well; what a load would read is added to the page."""
-    problem = None if options.bootstrap_only else stream_problem(table, options.index.type)
+    """What a start would do, and whether it would succeed. The files that an index load would read are added to the
+    page.
+    """
+    problem = None if options.run.bootstrap_only else stream_problem(table, options.index.type)
     if problem is not None:
         return f"end with an error: {problem}", False
-    then = "end" if options.bootstrap_only else "stream"
-    # A start would remove what is unfinished: here a folder that is not there stands for it.
-    root = checkpoint.below("removed") if is_unfinished(checkpoint) else current_root(checkpoint).files
-    state = CheckpointState.read(root)
-    layout = StateLayout(root.below(INDEX), "")
-    taken = read_takeover(root)
-    generation = taken.generation if taken is not None else 0
-    files = options.source_class != "kafka"
+    then = "end" if options.run.bootstrap_only else "stream"
+    # A start would remove unfinished files. A folder that does not exist has the same effect here.
+    query_folder = checkpoint.below("removed") if is_unfinished(checkpoint) else current_query_folder(checkpoint).files
+    state = CheckpointState.read(query_folder)
+    layout = StateLayout(query_folder.below(INDEX), "")
+    taken = read_query_index_load(query_folder)
+    index_load = taken.index_load if taken is not None else 0
+    files = options.source.kind != "kafka"
     pull = options.index.type != STATE
     try:
-        place = IndexPlace(root, layout, generation, RETAINED_BATCHES, files, options.stream_id or "", pull)
+        place = IndexPlace(query_folder, layout, index_load, RETAINED_BATCHES, files, options.stream_id or "", pull)
         step = next_step(place, table, timeline, state, taken)
     except IndexCoverageError as e:
         return f"end with an error: {e}", False
     if pull and step.kind not in ("retire", "reread"):
         own = (
             ""
-            if FACTS[options.index.type].is_implicit_with_storage
+            if INDEX_TYPES[options.index.type].is_implicit_with_storage
             else ", and it is filled where it lacks some of them"
         )
         return f"{then}; the {options.index.type} index is asked in each batch where the keys are{own}", True
     new = state.query_id is None or state.planned is None
-    if step.kind == "nothing" and taken is not None and new and not is_as_asked(layout, options, taken.generation):
-        step = CoverStep("load", "the loaded index is not as these options ask for")
+    if step.kind == "nothing" and taken is not None and new and not is_as_asked(layout, options, taken.index_load):
+        step = CoverStep("load", "the index was loaded with other options")
     if step.kind == "nothing":
         if not timeline.completed_writes:
-            return f"nothing needs to be loaded, the table has no rows; {then}", True
+            return f"load nothing, since the table has no rows; {then}", True
         if taken is not None and new:
-            marker = read_marker(layout, taken.generation)
+            marker = read_marker(layout, taken.index_load)
             assert marker is not None
             return f"use the index that was loaded as of {marker.instant} ({marker.live:,} keys); {then}", True
         return (
-            f"go on: the index in the checkpoint covers the table (batch {state.finished} is its newest); {then}",
+            f"continue: the index in the checkpoint covers the table (batch {state.finished} is its newest); {then}",
             True,
         )
-    if not options.index_bootstrap_enabled:
+    if not options.state.bootstrap_enabled:
         return f"end with an error: {step.why}, and index.bootstrap.enabled=false", False
     if step.kind == "catch up":
-        touched = plan_catch_up(table, step.found.uncovered, options.index_partition_regex)
+        touched = plan_catch_up(table, step.found.uncovered, options.state.partition_regex)
         page.row("behind by", step.why)
         meta = read_meta(checkpoint)
         if not touched.too_big(meta.key_groups, meta.ordering):
             _plan_rows(page, touched.plan)
-            return f"catch the index up with {len(touched.touched):,} file groups, then {then}", True
+            return f"let the index catch up with {len(touched.touched):,} file groups, then {then}", True
     if step.kind in ("retire", "reread"):
         page.row("found", step.why)
         return (
-            f"put Spark's part of the checkpoint aside, load the index from the table, then {then} where its newest commit "
+            f"retire the query in the checkpoint, load the index from the table, then {then} from where its newest commit "
             "of this stream ended"
         ), True
-    plan = plan_bootstrap(table, options.index_partition_regex)
+    plan = plan_bootstrap(table, options.state.partition_regex)
     _plan_rows(page, plan)
-    if plan.missing and options.index_bootstrap_corrupt == "fail":
+    if plan.missing and options.state.corrupt_files == "fail":
         return (
-            "end with an error: files that commits name are missing (index.bootstrap.corrupt.files=skip passes over them)",
+            "end with an error: files that commits name are missing (index.bootstrap.corrupt.files=skip skips them)",
             False,
         )
     return f"load the index from the table, then {then}", True

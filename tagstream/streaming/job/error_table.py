@@ -1,12 +1,13 @@
-"""The error table: a copy-on-write Hudi table with a row for each bad record, keyed by its place in the source.
+"""The error table: a copy-on-write Hudi table with one row per bad record, keyed by the record's position in the
+source.
 
-Each batch that has bad records is one commit of one file, of the records that the table does not have: one that is
-delivered again is there already, whether a process died before it noted so or another query reads the source
-again. The table's files say which records it has: a base file never changes, so each is read once.
+Each batch with bad records is one commit of one file. It has the records that the table lacks. A record may be
+delivered again, because a process died before it stored the mark, or because another query reads the source again. Then
+the table already has it. The table's files say which records it has. A base file never changes, so each is read once.
 
-Small files are filled by later batches, old ones are cleaned and the timeline is archived with Hudi's defaults: a
-table that gets a few rows an hour for years stays a few files. Several jobs may have one error table; they take
-turns by its lease.
+Later batches fill small files, old files are cleaned, and the timeline is archived with Hudi's defaults. So a table
+that gets a few rows an hour for years has only a few files. Several jobs may share an error table and take turns by its
+lease.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from tagstream.table.errors import ConfigError, LeaseLostError, TableError, Tabl
 from tagstream.table.file_group.base_file import read_keys
 from tagstream.table.file_group.fs_view import FileSlice
 from tagstream.table.file_group.names import new_file_id, next_instant, write_token
+from tagstream.table.keys.generators import GENERATORS, KeyKind
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.meta_client.table_config import COPY_ON_WRITE, KEYGEN_PACKAGE, MergeMode, TableConfig
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MergeMode, TableConfig
 from tagstream.table.schema.schema import RECORD_KEY, arrow_to_avro, avro_json, avro_to_arrow
 from tagstream.table.services.archiving import archive_table
 from tagstream.table.services.cleaning import clean
@@ -36,6 +38,7 @@ from tagstream.table.services.rollback import rollback
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import Storage, each
 from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.operation import WriteOperationType
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write import commit as protocol
 from tagstream.table.write.file_writer import write_file_group
@@ -44,7 +47,9 @@ from tagstream.table.write.write_context import WriteContext
 
 
 class KnownLetters:
-    """Keeps the digest in which each id ends, 16 bytes a letter: whole ids are read again only where one is equal."""
+    """The digests at the end of all ids in the table, 16 bytes per letter. Whole ids are read again only where a digest
+    is equal.
+    """
 
     def __init__(self) -> None:
         self._digests: dict[str, pa.Array] = {}
@@ -74,9 +79,9 @@ def _digests(ids: pa.Array) -> pa.Array:
 LOG = logging.getLogger("tagstream")
 BATCH_KEY = "tagstream.deadletter"
 LEASE_MS = 60_000
-WAIT_MS = 2 * LEASE_MS  # the lease of a process that died on another host has ended by then
+WAIT_MS = 2 * LEASE_MS  # after this time the lease of a process that died on another host has expired
 _PAUSE_S = 0.2
-FULL_BYTES = 8 << 20  # a file of fewer is written again with the next batch's letters in it
+FULL_BYTES = 8 << 20  # a smaller file is rewritten with the letters of the next batch
 LETTER_SCHEMA = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
@@ -99,10 +104,12 @@ _NO_DELETES = pa.table({RECORD_KEY: pa.array([], pa.string()), "_ordering": pa.a
 
 @dataclass
 class ErrorTable:
-    """``path`` and ``name`` of the table, which is made when the first letter comes; ``version``: its table version.
-    ``target``: the table that the records were meant for. ``clock_ms``: epoch milliseconds. ``pause`` waits for so many
-    seconds, and is true when the job is to end. ``wait_ms``: how long other jobs' turns are waited for at most. ``newest``:
-    the batch that this process has put there last."""
+    """An error table. ``path`` and ``name``: of the table, which is created with the first letter. ``version``: its
+    table version. ``target``: the table that the records were meant for.
+
+    ``clock_ms`` returns epoch milliseconds. ``pause`` waits for so many seconds, and returns True when the job must
+    end. ``wait_ms``: the longest wait for other jobs. ``newest``: the batch that this process has written last.
+    """
 
     path: str
     name: str
@@ -115,9 +122,10 @@ class ErrorTable:
     _known: KnownLetters = field(default_factory=KnownLetters)
 
     def take(self, letters: list[Letter], batch: str) -> None:
-        """One commit with those of them that the table lacks. DeadLetterError while another process writes.
+        """Write one commit with the letters that the table lacks. DeadLetterError when another process keeps the lease
+        too long.
 
-        The tables of one job may have one error table, and so may several jobs: their threads and processes take turns.
+        The tables of one job may share an error table, and so may several jobs. Their threads and processes take turns.
         """
         if batch == self.newest:
             return
@@ -135,7 +143,7 @@ class ErrorTable:
         self.newest = batch
 
     def _leased(self, storage: Storage) -> LeaseKeeper:
-        """The lease of the table; another job has it for as long as one of its batches' letters take."""
+        """Acquire the table's lease. Another job holds it while it writes the letters of a batch."""
         keeper, began = LeaseKeeper(storage, self.clock_ms, LEASE_MS), self.clock_ms()
         while True:
             try:
@@ -145,7 +153,7 @@ class ErrorTable:
                 if self.clock_ms() - began >= self.wait_ms:
                     raise DeadLetterError(f"error table {self.path}: {e}") from e
             if self.pause(_PAUSE_S):
-                raise StopRequested(f"asked to end while another process wrote to error table {self.path}")
+                raise StopRequested(f"stopped while another process wrote to error table {self.path}")
 
     def _opened(self, storage: Storage) -> HoodieTable:
         try:
@@ -157,7 +165,7 @@ class ErrorTable:
             table_type=COPY_ON_WRITE,
             version=self.version,
             record_key_fields=_KEY,
-            key_generator=f"{KEYGEN_PACKAGE}NonpartitionedKeyGenerator",
+            key_generator=GENERATORS[KeyKind.NON_PARTITION].class_name,
             merge_mode=MergeMode.COMMIT_TIME,
             create_schema=_schema(self.name),
         )
@@ -175,7 +183,7 @@ class ErrorTable:
 
     def _commit(self, table: HoodieTable, letters: list[Letter], batch: str, lease: LeaseKeeper) -> None:
         timeline = table.timeline()
-        for pending in timeline.pending_writes:  # of a process that died: who holds the lease is the one writer
+        for pending in timeline.pending_writes:  # of a process that died: only the holder of the lease writes
             rollback(table, pending.time, self._instant(table))
         timeline = table.timeline()
         instant, written = self._instant(table), _schema(table.config.name)
@@ -195,17 +203,19 @@ class ErrorTable:
         file_id = small.file_id if small is not None else new_file_id(batch, instant)
         statuses = write_file_group(table, context, "", file_id, small, rows, _NO_DELETES)
         protocol.publish_files(table, instant, statuses)
-        metadata = CommitMetadata.build(statuses, {BATCH_KEY: batch}, written, "INSERT")
+        metadata = CommitMetadata.build(statuses, {BATCH_KEY: batch}, written, WriteOperationType.INSERT)
         protocol.complete(table, instant, "commit", metadata, guard=lease.check, clock_ms=self.clock_ms)
 
     def _keep_small(self, table: HoodieTable) -> None:
-        """The letters are taken by now: what fails here is done after a later batch."""
+        """Clean and archive. The letters are committed already, so a failure is only a warning and the next batch tries
+        again.
+        """
         try:
             clean(table, CleanOptions(), self.clock_ms)
             archive_table(table, ArchiveOptions(), CleanOptions(), self.clock_ms)
         except (TableError, OSError) as e:
             LOG.warning(
-                "error table %s was not cleaned and archived (%s); tried again with the next bad record", self.path, e
+                "error table %s was not cleaned and archived (%s); the next bad record tries again", self.path, e
             )
 
     def _instant(self, table: HoodieTable) -> str:
@@ -232,7 +242,7 @@ class ErrorTable:
 
 
 def check_place(path: str) -> None:
-    """ConfigError when there is a table at ``path`` that holds other rows than letters."""
+    """ConfigError when ``path`` has a table that is not an error table."""
     try:
         table = HoodieTable.open(path)
     except TableNotFoundError:
@@ -245,8 +255,8 @@ def check_place(path: str) -> None:
     key = ", ".join(config.record_key_fields) or "none"
     what = f"it lacks column {lacking[0]}" if lacking else f"record key: {key}, type {config.table_type}"
     raise ConfigError(
-        f"hoodie.errortable.base.path: {path} is table {config.name}, which holds other rows than dead letters ({what}). "
-        "Give an error table of this or another job, or an empty folder"
+        f"hoodie.errortable.base.path: {path} is table {config.name}, which is not an error table ({what}). Set it to the "
+        "error table of this or another job, or to an empty folder"
     )
 
 
@@ -255,13 +265,13 @@ def _schema(name: str) -> str:
 
 
 def _turn(path: str) -> threading.Lock:
-    """One lock for each error table of this process: to its lease the threads of a process are one owner."""
+    """One lock for each error table of this process: for the lease, all threads of a process are one owner."""
     with _LOCK:
         return _turns.setdefault(path, threading.Lock())
 
 
 def _small_file(table: HoodieTable, timeline: Timeline) -> FileSlice | None:
-    """The largest file that is not full."""
+    """The largest file that is not full; None where all are."""
     found = [
         (each.base_file.size, each.file_id, each)
         for each in table.view(timeline).latest_merged_slices("")

@@ -1,6 +1,6 @@
-"""One clear line for whatever ended the job: our own errors as they are, Spark's with their cause explained.
+"""One clear line for each error that ends the job: our errors unchanged, Spark's with their cause explained.
 
-Spark's own log lines are kept to warnings, also where spark-submit has started the JVM with Spark's defaults.
+Spark's log is limited to warnings, also where spark-submit has started the JVM with Spark's defaults.
 """
 
 from __future__ import annotations
@@ -35,20 +35,19 @@ _SPARKS_DEFAULTS = "log4j2-defaults.properties"
 
 
 def quiet_python() -> None:
-    """py4j logs the trace of what a batch raises, which the job itself says in one line.
+    """Silence py4j's traceback of a batch's error, which the job itself reports in one line.
 
-    With a handler of its own the root logger gets none from libraries, which would say every line twice.
+    The root logger gets a handler, so that libraries do not add one, which would log every line twice.
     """
     logging.getLogger().addHandler(logging.NullHandler())
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
 
 
 def quiet_jvm(log4j: Path) -> None:
-    """Give a JVM that runs on Spark's default log4j settings those of ``log4j``, a file or one in a zip on Python's path.
+    """Give a JVM with Spark's default log4j settings those of ``log4j``, a file or an entry of a zip on Python's path.
 
-    A user's own settings stay.
-
-    Called when the context is there: while it is made, Spark puts its own settings back.
+    A user's log settings are kept. Call it when the Spark context exists: while the context is made, Spark sets its
+    defaults again.
     """
     SparkContext._ensure_initialized()  # noqa: SLF001 (the gateway of spark-submit)
     jvm: Any = SparkContext._jvm  # noqa: SLF001
@@ -56,18 +55,19 @@ def quiet_jvm(log4j: Path) -> None:
         return
     try:
         log4j2 = jvm.org.apache.logging.log4j
-        loader = jvm.java.lang.ClassLoader.getSystemClassLoader()  # Spark's own: each loader has its settings
+        loader = jvm.java.lang.ClassLoader.getSystemClassLoader()  # Spark's loader: each loader has other settings
         context = log4j2.LogManager.getContext(loader, False)
         used = context.getConfiguration().getConfigurationSource().getLocation()
         if used is None or used.endswith(_SPARKS_DEFAULTS):
             context.setConfigLocation(jvm.java.net.URI(url_of(log4j)))
-    except (Py4JError, TypeError) as e:  # another log library is behind Spark: its lines stay as they are
-        LOG.debug("Spark's log settings stay as they are: %s", e)
+    except (Py4JError, TypeError) as e:  # Spark uses another log library, whose settings are not changed
+        LOG.debug("Spark's log settings are not changed: %s", e)
 
 
 class FailureLog:
-    """Spark's own lines about a query that ends by an error, kept back while this program ends one: 60 lines a time, of
-    what it says itself in one. For a session of the user's, whose settings of logs are not this program's.
+    """Silences Spark's log lines about a query that this program ends with an error: 60 lines, which it reports in one.
+
+    It is for a user's session, whose log settings this program must not change.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -76,18 +76,18 @@ class FailureLog:
         self._python = _OwnErrors()
 
     def keep_back(self) -> None:
-        """From now on, until :meth:`restore`."""
+        """Silence these lines until :meth:`restore`."""
         if self._before:
             return
         logging.getLogger("py4j.clientserver").addFilter(self._python)
-        with suppress(Py4JError, TypeError):  # another log library is behind Spark: its lines stay as they are
+        with suppress(Py4JError, TypeError):  # Spark uses another log library, whose settings are not changed
             log4j = self._log4j()
             for name in _QUERY_LOGGERS:
                 self._before[name] = log4j.LogManager.getLogger(name).getLevel()
                 log4j.core.config.Configurator.setLevel(name, log4j.Level.OFF)
 
     def restore(self) -> None:
-        """As it was before."""
+        """Set the log levels as they were before."""
         logging.getLogger("py4j.clientserver").removeFilter(self._python)
         with suppress(Py4JError, TypeError, ConnectionError):
             for name, level in self._before.items():
@@ -100,14 +100,14 @@ class FailureLog:
 
 
 class _OwnErrors(logging.Filter):
-    """Lets py4j's trace of an error go that this program has raised and tells itself."""
+    """Drops py4j's traceback of an error that this program has raised and reports itself."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         return not (record.exc_info and isinstance(record.exc_info[1], TagstreamError))
 
 
 def url_of(path: Path) -> str:
-    """As Java reads it: ``file:``, or ``jar:`` where one of the path's folders is a zip."""
+    """The path as a URL for Java: ``file:``, or ``jar:`` where one of the path's folders is a zip."""
     path = path.absolute()
     packed = next((folder for folder in path.parents if folder.is_file()), None)
     return path.as_uri() if packed is None else f"jar:{packed.as_uri()}!/{path.relative_to(packed).as_posix()}"
@@ -118,20 +118,22 @@ _OWN = re.compile(r"^tagstream\.[\w.]*errors\.(\w+): (.+)$", re.MULTILINE)
 _CAUSE = re.compile(r"^(?:Caused by: )?((?:[a-z]\w*\.)+[A-Z]\w*(?:Error|Exception)): (.+)$", re.MULTILINE)
 
 
-# No right to a file of this machine, or a path that is none.
+# Errors that a restart does not fix: no permission for a file of this machine, or a wrong path.
 _STAYS = frozenset((errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR))
 
 
 @dataclass(frozen=True)
 class Explained:
-    """``line``: what ended the job, and what to do next. ``detail``: all that is known, where the line leaves some out."""
+    """``line``: what ended the job, and what to do next. ``detail``: the full text, where the line is shorter."""
 
     line: str
     detail: str = ""
 
 
 def explain(error: BaseException, options: Options) -> Explained:
-    """What happened, in the words of whoever knows most of it."""
+    """Explain an error to the user: the project's errors by their text, known causes by an advice, others by their last
+    cause.
+    """
     if isinstance(error, TagstreamError):
         return Explained(str(error))
     if isinstance(error, OSError) and error.errno is not None and error.errno != errno.ENOSPC:
@@ -143,7 +145,7 @@ def explain(error: BaseException, options: Options) -> Explained:
     for pattern, advice in _KNOWN:
         found = re.search(pattern, text)
         if found is not None:
-            words = {"topic": options.kafka_topic, "root": options.dfs_root, "checkpoint": options.checkpoint_dir}
+            words = {"topic": options.kafka.topic, "root": options.files.root, "checkpoint": options.run.checkpoint_dir}
             return Explained(advice.format(*found.groups(), **words))
     causes = _CAUSE.findall(text)
     last = f"{causes[-1][0]}: {causes[-1][1]}" if causes else _first_line(text) or type(error).__name__
@@ -154,8 +156,10 @@ def explain(error: BaseException, options: Options) -> Explained:
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code for a supervisor: 1 a failure that a restart may cure, 2 wrong use, 3 a fault that stays until a person
-    has changed something. A store that refuses is not among these: its tokens change, and a restart gets new ones.
+    """The exit code for a supervisor: 1 for a failure that a restart may fix, 2 for wrong use, 3 for an error that
+    remains until somebody changes something.
+
+    A store that denies access counts as 1: its tokens expire, and a restart gets new ones.
     """
     if isinstance(error, ConfigError):
         return 2
@@ -164,24 +168,24 @@ def exit_code(error: BaseException) -> int:
 
 
 def note_batch(error: BaseException, root: Storage) -> None:
-    """Note on an error which batch it leaves unfinished, if there is one; ``root``: of the checkpoint's query."""
+    """Add a note to an error that says which batch is unfinished, if one is. ``root``: the query's folder."""
     batch_id = unfinished_batch(root)
     if batch_id is not None:
-        error.add_note(f"batch {batch_id} did not come to its end, and the next start does it again")
+        error.add_note(f"batch {batch_id} was not finished, and the next start processes it again")
 
 
 def _of_files(error: OSError) -> str:
-    """An error of the system about a file, with what is usually behind it."""
+    """The text for a file error of the operating system, with its usual cause."""
     where = f"{error.filename}: " if error.filename else ""
     advice = {
-        errno.EACCES: f"user {os.geteuid()} may not; change the file's owner or mode, or run the job as its owner",
-        errno.EPERM: f"user {os.geteuid()} may not; change the file's owner or mode, or run the job as its owner",
-        errno.EROFS: "give a folder on a file system that can be written",
+        errno.EACCES: f"user {os.geteuid()} has no access; change the file's owner or mode, or run the job as its owner",
+        errno.EPERM: f"user {os.geteuid()} has no access; change the file's owner or mode, or run the job as its owner",
+        errno.EROFS: "use a folder on a writable file system",
         errno.ENOTDIR: "a part of that path is a file where a folder is needed; correct the path",
         errno.EISDIR: "that path is a folder where a file is needed; correct the path",
-        errno.ENOENT: "it is gone, or part of the path was never there; correct the path, or start again",
-        errno.EADDRINUSE: "another program has this port; give another one",
-    }.get(error.errno or 0, "what the system says of it is all that is known")
+        errno.ENOENT: "the file was removed, or the path is wrong; correct the path, or start again",
+        errno.EADDRINUSE: "another program uses this port; set another one",
+    }.get(error.errno or 0, "the operating system gives no further cause")
     return f"{where}{error.strerror}; {advice}"
 
 
@@ -190,7 +194,7 @@ def _first_line(text: str) -> str:
 
 
 def own_errors(error: BaseException) -> list[tuple[str, str]]:
-    """(class name, text) of the project's own errors that a failure stands for, also of those raised in a task."""
+    """(class name, text) of the project's errors that caused a failure, also of errors that a task raised."""
     if isinstance(error, TagstreamError):
         return [(type(error).__name__, str(error))]
     return [(name, text) for name, text in _OWN.findall(_full_text(error))]
@@ -199,26 +203,26 @@ def own_errors(error: BaseException) -> list[tuple[str, str]]:
 _KNOWN = (
     (
         r"CONCURRENT_STREAM_LOG_UPDATE",
-        "the checkpoint {checkpoint} was taken over by another process while this one stood still, and it has gone on from "
-        "there; nothing is lost, and this one must end",
+        "another process took over the checkpoint {checkpoint} while this one was paused, and has continued the stream; "
+        "nothing is lost, and this process ends",
     ),
     (
         r'Cannot run program "([^"]+)"',
-        "Spark can't run the program {0} on one of its hosts; PYSPARK_PYTHON (or spark.pyspark.python) must name a Python "
-        "that every host has at that path, with this project's dependencies",
+        "Spark can't run the program {0} on one of its hosts; set PYSPARK_PYTHON (or spark.pyspark.python) to a Python that "
+        "every host has at that path, with this project's dependencies",
     ),
     (
         r"ModuleNotFoundError: No module named '(tagstream(?:\.[\w.]+)?)'",
-        "Spark's workers have no module {0}, which the driver has: they find another version of this program, or none; "
-        "install the driver's in their Python on every host, or ship it with spark-submit --py-files",
+        "Spark's workers have no module {0}, which the driver has: they have another version of this program, or none; "
+        "install the driver's version in their Python on every host, or ship it with spark-submit --py-files",
     ),
     (
         r"\[PYTHON_VERSION_MISMATCH\]",
-        "Spark's workers run another Python than the driver; PYSPARK_PYTHON must name the same version on every host",
+        "Spark's workers run another version of Python than the driver; set PYSPARK_PYTHON to the same version on all hosts",
     ),
     (
         r"UnknownTopicOrPartitionException|This server does not host this topic-partition",
-        "Kafka topic {topic} does not exist on this broker; make it, or correct hoodie.streamer.source.kafka.topic",
+        "Kafka topic {topic} does not exist on this broker; create it, or correct hoodie.streamer.source.kafka.topic",
     ),
     (
         r"SaslAuthenticationException|Authentication failed",
@@ -235,19 +239,19 @@ _KNOWN = (
     ),
     (
         r"\[JAVA_GATEWAY_EXITED\]",
-        "Spark's JVM ended before it was ready, and said why above; check JAVA_HOME, spark.driver.memory and what else is "
-        "set of the driver",
+        "Spark's JVM ended before it was ready, and its message is above; check JAVA_HOME, spark.driver.memory and the "
+        "other settings of the driver",
     ),
     (
         r"Failed to find data source: kafka",
-        "Spark's Kafka connector is not on the class path; run through .venv/bin/python, which fetches it, or give "
-        "spark-submit the jars with --jars (tagstream/conf/poms/kafka-connector.xml names them)",
+        "Spark's Kafka connector is not on the class path; run through .venv/bin/python, which fetches it, or pass the jars "
+        "to spark-submit with --jars (tagstream/conf/poms/kafka-connector.xml names them)",
     ),
     (
         r"Some data may have been lost because they are not available in Kafka any more|KAFKA_DATA_LOSS|"
         r"OffsetOutOfRangeException",
-        "topic {topic} no longer has offsets the checkpoint needs (expired, or the topic was made anew); restore them, "
-        "or accept the loss with hoodie.streamer.source.kafka.enable.failOnDataLoss=false",
+        "topic {topic} no longer has offsets that the checkpoint needs (expired, or the topic was created again); restore "
+        "them, or accept the loss with hoodie.streamer.source.kafka.enable.failOnDataLoss=false",
     ),
     (
         r"\[PATH_NOT_FOUND\]|Path does not exist",
@@ -255,22 +259,22 @@ _KNOWN = (
     ),
     (
         r"FileNotFoundException: File (file:\S+/tagstream/source/\S+) does not exist",
-        "a host of Spark's sees no {0}: the checkpoint must lie where all hosts see it, under the same path or on a store "
+        "a host of Spark cannot find {0}: put the checkpoint where all hosts can read it under the same path, or on a store "
         "(S3, HDFS, ...)",
     ),
     (
         r"Multiple streaming queries are concurrently using",
-        "another job uses checkpoint {checkpoint} (end it first), or a file was taken out of its logs by hand without the "
-        ".crc file beside it (remove that too)",
+        "another job uses checkpoint {checkpoint} (end it first), or somebody removed a file from its logs without the .crc "
+        "file next to it (remove that, too)",
     ),
     (
         r"shuffle map stage with indeterminate output",
-        "an executor or a part of its local disk was lost while the batch was being written, and Spark can't repeat half a "
-        "batch; nothing of the batch was committed, a restart does it again",
+        "an executor or a part of its local disk was lost while the batch was written, and Spark can't repeat a part of a "
+        "batch; the batch was not committed, and a restart processes it again",
     ),
     (
         r"No space left on device",
-        "a disk is full (table, checkpoint or spark.local.dir); make room and start again, nothing is lost",
+        "a disk is full (table, checkpoint or spark.local.dir); free some space and start again, nothing is lost",
     ),
 )
 
@@ -284,6 +288,6 @@ def _full_text(error: BaseException) -> str:
         try:
             parts.append(str(java.toString()))
             java = java.getCause()
-        except Exception:  # the JVM may be gone; what was gathered so far must do
+        except Exception:  # the JVM may be gone; use the texts so far
             break
     return "\n".join(parts)

@@ -1,12 +1,12 @@
-"""What a new stream takes from the first records of its source: the schema of a new table, and which table it reads.
+"""What a new stream reads from the first records of its source: the schema of a new table, and the table that it reads.
 
-A new table without a schema file gets the columns of the first record that has its schema with it. Debezium's
-messages in JSON have one where the connector's converter writes it (``schemas.enable=true``; Kafka Connect's
-JsonConverter: ``{"schema": ..., "payload": ...}``).
+A new table without a schema file gets the columns of the first record that contains its schema. Debezium's messages in
+JSON contain it where the connector's converter writes it (``schemas.enable=true``; Kafka Connect's JsonConverter:
+``{"schema": ..., "payload": ...}``).
 
-A new stream of changes whose options name no table reads the table of its first record. A task that sees it later
-fails its query, which begins again with the table known: right, but Spark writes sixty lines of errors about it.
-Only a stream that has no record at its start learns it that way.
+A new change stream whose options name no table reads the table of its first record. If a task finds this table later,
+the query fails and starts again with the table known. That is correct, but Spark writes sixty lines of errors about it.
+It only happens to a stream whose source has no record at its start.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ from pyspark.sql import SparkSession
 from tagstream.streaming.batch.spark_checkpoint import newest_batch
 from tagstream.streaming.errors import SourceError
 from tagstream.streaming.job.schema_match import brings_schema, reads_by_spark
-from tagstream.streaming.options.options import FirstSchema, Options
+from tagstream.streaming.options.options import Options
+from tagstream.streaming.options.source_options import FirstSchema
 from tagstream.streaming.source.decode.connect_json import connect_fields
 from tagstream.streaming.source.decode.debezium_envelope import FLAT_PLACES, PLACES
 from tagstream.streaming.source.decode.record_decoder import Path
 from tagstream.streaming.source.decode.record_schemas import connect_row, is_beside
 from tagstream.streaming.source.decode.row_messages import (
     SourceTables,
-    TableGate,
+    TableFilter,
     is_of_signals,
     is_rowless,
     table_name,
@@ -48,35 +49,35 @@ from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import Storage
 
 LOG = logging.getLogger("tagstream")
-_FEW, _MANY = 200, 20_000  # records that are looked at: nearly always the first one has a schema
+_FEW, _MANY = 200, 20_000  # how many records are read: nearly always the first one has a schema
 _HEAD_BYTES = 16 << 20  # of a file
 
 
 def lacks_schema(options: Options) -> bool:
-    """Whether the table is to be made, or has no schema yet, and only the records can say which columns it has."""
-    if options.bootstrap_only or not brings_schema(options):
+    """Whether the table does not exist or has no schema yet, and only the records have the columns."""
+    if options.run.bootstrap_only or not brings_schema(options):
         return False
     try:
-        return HoodieTable.open(open_storage(options.target_base_path)).schema_json() is None
+        return HoodieTable.open(open_storage(options.table.base_path)).schema_json() is None
     except TableNotFoundError:
         return True
 
 
 def needs_spark(options: Options) -> bool:
-    """Whether only Spark can tell the table's schema: what comes out of a transformation, or what records a topic has."""
-    return bool(options.transformers) or (reads_by_spark(options) and lacks_schema(options))
+    """Whether only Spark can determine the table's schema: after a transformation, or from the records of a topic."""
+    return bool(options.source.transformers) or (reads_by_spark(options) and lacks_schema(options))
 
 
 def with_schema_by_spark(options: Options, spark: SparkSession) -> Options:
-    """The options with the schema that only Spark can tell; the same ones where another is given."""
-    return with_transformed_schema(spark, options) if options.transformers else with_first_schema(options, spark)
+    """The options with the schema that only Spark can determine. Unchanged where another schema is given."""
+    return with_transformed_schema(spark, options) if options.source.transformers else with_first_schema(options, spark)
 
 
 def with_first_schema(options: Options, spark: SparkSession | None = None) -> Options:
-    """The options with the schema of the first record that has one; the same ones where the table or the options have a
-    schema, and without ``spark`` where only Spark reads the source.
+    """The options with the schema of the first record that contains one.
 
-    SourceError where there is no record yet, ConfigError where the first ones have no schema.
+    Unchanged where the table or the options have a schema, and without ``spark`` where only Spark can read the source.
+    SourceError where the source has no record yet. ConfigError where the first records have no schema.
     """
     if (spark is None and reads_by_spark(options)) or not lacks_schema(options):
         return options
@@ -88,29 +89,29 @@ def with_first_schema(options: Options, spark: SparkSession | None = None) -> Op
             looked_at += 1
             found = _schema_of(record, options)
             if found is not None:
-                LOG.info("table %s is made with the columns of %s", options.target_base_path, found.source)
-                return replace(options, first_schema=found)
+                LOG.info("table %s is made with the columns of %s", options.table.base_path, found.source)
+                return replace(options, source=replace(options.source, first_schema=found))
         if looked_at < limit:
             break
     place, tables = _place(options), ", ".join(options.records.tables)
     if not looked_at:
         raise SourceError(
-            f"there is no table at {options.target_base_path} yet, and {place} has no record that names its columns: "
-            "start when it has one, or give hoodie.streamer.schemaprovider.source.schema.file"
+            f"no table exists at {options.table.base_path} yet, and {place} has no record to take the columns from: "
+            "start when it has one, or set hoodie.streamer.schemaprovider.source.schema.file"
         )
     raise ConfigError(
-        f"there is no table at {options.target_base_path} yet, and none of the first {looked_at:,} records of {place} has a "
+        f"no table exists at {options.table.base_path} yet, and none of the first {looked_at:,} records of {place} has a "
         f"schema{f' of a table that tagstream.source.tables ({tables}) names' if tables else ''}: let the connector write "
-        "them (value.converter.schemas.enable=true), or give hoodie.streamer.schemaprovider.source.schema.file"
+        "schemas (value.converter.schemas.enable=true), or set hoodie.streamer.schemaprovider.source.schema.file"
     )
 
 
 def _place(options: Options) -> str:
-    return f"topic {options.kafka_topic}" if options.source_class == "kafka" else f"source folder {options.dfs_root}"
+    return f"topic {options.kafka.topic}" if options.source.kind == "kafka" else f"source folder {options.files.root}"
 
 
 def _schema_of(record: bytes, options: Options) -> FirstSchema | None:
-    """The schema that a record has with it; None where it has none, or is not of a row of the stream's tables."""
+    """The schema that a record contains; None where it has none, or is not a row of the stream's tables."""
     try:
         message: Any = json.loads(record)
         schema, payload = message["schema"], message["payload"]
@@ -126,14 +127,14 @@ def _schema_of(record: bytes, options: Options) -> FirstSchema | None:
     if is_rowless(row) or is_of_signals(row):
         return None
     name = next((n for n in (_named(payload, place) for place in (FLAT_PLACES if flat else PLACES)) if n), None)
-    if name is not None and not TableGate(SourceTables(options.records.tables)).is_own(name):
+    if name is not None and not TableFilter(SourceTables(options.records.tables)).is_own(name):
         return None
     table = f" (table {name})" if name else ""
     return FirstSchema(json.dumps(row), f"the first record of {_place(options)} with a schema{table}", name)
 
 
 def _named(payload: Any, place: tuple[Path, Path, Path]) -> str | None:
-    """The name of a table at one of the places where it can be; None where there is none."""
+    """The name of the table in a payload, at one of the paths where it can be; None where it has none."""
     words: list[str | None] = []
     for path in place:
         found = payload
@@ -144,30 +145,30 @@ def _named(payload: Any, place: tuple[Path, Path, Path]) -> str | None:
 
 
 def first_records(options: Options, spark: SparkSession | None, limit: int) -> Iterator[bytes]:
-    """The first records of a source, at most ``limit``, without the empty ones of a topic."""
+    """The first records of a source, at most ``limit``, without messages of a topic that have no value."""
     if not reads_by_spark(options):
-        return islice(_lines(open_storage(options.dfs_root or "")), limit)
-    assert spark is not None, "the source is one that Spark reads"
+        return islice(_lines(open_storage(options.files.root or "")), limit)
+    assert spark is not None, "only Spark can read this source"
     return _read_by_spark(options, spark, limit)
 
 
 def _read_by_spark(options: Options, spark: SparkSession, limit: int) -> Iterator[bytes]:
-    if options.source_class == "kafka":
-        # From the topic's beginning, wherever the stream begins: an older record has its schema as well.
-        reader = spark.read.format("kafka").options(**options.kafka_options).option("subscribe", options.kafka_topic)
+    if options.source.kind == "kafka":
+        # From the topic's beginning, wherever the stream starts: older records also contain their schema.
+        reader = spark.read.format("kafka").options(**options.kafka.consumer).option("subscribe", options.kafka.topic)
         rows = reader.option("failOnDataLoss", "false").load().where("value is not null").select("value")
     else:
-        rows = spark.read.text(options.dfs_root or "").selectExpr("cast(value as binary) as value")
+        rows = spark.read.text(options.files.root or "").selectExpr("cast(value as binary) as value")
     return (bytes(row.value) for row in rows.limit(limit).toLocalIterator())
 
 
 def _lines(source: Storage) -> Iterator[bytes]:
-    """The lines at the beginning of each file, in the order in which the stream reads them."""
+    """The lines at the beginning of each file, in the order in which the stream reads the files."""
     for file in sorted(list_files(source), key=lambda f: (f.mtime_ms, f.path)):
         try:
             head = b"".join(_head(source, file))
         except (*DAMAGED, FileNotFoundError):
-            continue  # the stream says what is wrong with it
+            continue  # the stream reports the error
         yield from (line for line in head.split(b"\n") if line.strip())
 
 
@@ -184,18 +185,19 @@ def _head(source: Storage, file: SourceFile) -> Iterable[bytes]:
             return
 
 
-_RECORDS = 200  # nearly always the first one names its table
+_RECORDS = 200  # how many records are read: nearly always the first one names its table
 
 
 def with_first_table(decode: DecodeSpec, options: Options, root: Storage, spark: SparkSession) -> DecodeSpec:
-    """``decode`` with the table of the first record that names one; the same where none does, or another is known.
+    """``decode`` with the table of the first record that names one. Unchanged where no record does, or the table is
+    known.
 
-    ``root``: of the query's checkpoint; one that has begun keeps what its batches see.
+    ``root``: the query's folder. A query that has planned a batch uses the table that its batches see.
     """
-    if options.transformers or options.source_class == "frame" or newest_batch(root, "offsets") is not None:
+    if options.source.transformers or options.source.kind == "frame" or newest_batch(root, "offsets") is not None:
         return decode
     decoder = cached_decoder(decode)
-    if not decoder.wants_table or (options.source_class == "kafka" and options.starting_offsets == "latest"):
+    if not decoder.wants_table or (options.source.kind == "kafka" and options.kafka.starting_offsets == "latest"):
         return decode
     records = list(first_records(options, spark, _RECORDS))
     if not records:
@@ -211,5 +213,5 @@ def with_first_table(decode: DecodeSpec, options: Options, root: Storage, spark:
     decoder.keys(pa.RecordBatch.from_pydict(columns))
     pinned = decoder.first_table()
     if decoder.watch is not None:
-        decoder.watch.take()  # the stream notices new columns itself
+        decoder.watch.take()  # drop them: the stream finds new columns itself
     return decode if pinned is None else decode.of_table(pinned)

@@ -1,8 +1,9 @@
-"""The command: options, checks, one run of the stream, exit code (0 done, 1 failed, 2 wrong use, 3 will fail again).
+"""The command: options, checks, one run of the stream, and the exit code (0 done, 1 failed, 2 wrong use, 3 will fail
+again).
 
-``--bootstrap-only`` loads the index from a table into a checkpoint, for a stream that is started later. Nothing of
-the table is changed except that its lease is taken, so a table that this version reads and does not write will do,
-too.
+``--bootstrap-only`` loads the index from a table into a checkpoint, for a stream that is started later. It takes the
+table's lease and changes nothing else of the table. So the table may also be one that this version can read but not
+write.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from tagstream.state.index_loads import read_marker
 from tagstream.streaming.job.dry_run import explain_start
 from tagstream.streaming.job.failure import exit_code, explain
 from tagstream.streaming.job.job import run_job
-from tagstream.streaming.job.preflight import look, stream_problem
+from tagstream.streaming.job.preflight import check_start, stream_problem
 from tagstream.streaming.job.run_context import make_context
 from tagstream.streaming.job.session import session_conf, spark_needs, start_session, take_store_settings
-from tagstream.streaming.job.table_match import check_options
+from tagstream.streaming.job.table_match import check_options, share_of, table_lock
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.monitor.progress import Progress
 from tagstream.streaming.options.cli import PROGRAM, load_options
@@ -31,7 +32,7 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.process import CrashPlan, StopFlag, clock_from_env
 from tagstream.streaming.recovery.cover import cover_table
 from tagstream.streaming.recovery.same_table import check_table
-from tagstream.streaming.recovery.takeover import read_takeover
+from tagstream.streaming.recovery.takeover import read_query_index_load
 from tagstream.table.errors import ConfigError, TagstreamError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import listed_by_metadata
@@ -42,16 +43,16 @@ LOG = logging.getLogger("tagstream")
 
 
 def run_bootstrap(options: Options, env: MutableMapping[str, str], clock_ms: Callable[[], int]) -> None:
-    """Load the index and end; raises what made it fail."""
+    """Load the index and end. Raises the error that made it fail."""
     with Progress.open(options) as progress:
         progress.without_batches()
         for warning in options.warnings:
             LOG.warning(warning)
         LOG.info("options:\n  %s", "\n  ".join(options.describe()))
-        table = look(options, env, clock_ms(), spark_needs(options, env)).table
+        table = check_start(options, env, clock_ms(), spark_needs(options, env)).table
         _warn_of_stream(table)
         if table.timeline().newest_completed is None:
-            LOG.info("table %s has no commit: there is nothing to load", table.base_path)
+            LOG.info("table %s has no commit, so the index needs no load", table.base_path)
             return
         spark = start_session(
             f"tagstream {table.config.name}", jars=[], conf=session_conf(options, env), env=env, little_java=True
@@ -65,9 +66,11 @@ def run_bootstrap(options: Options, env: MutableMapping[str, str], clock_ms: Cal
 
 
 def open_existing(options: Options) -> HoodieTable:
-    """The table that the options name, held against them; warns when a stream into it will be refused."""
-    check_table(open_storage(options.checkpoint_dir), options.target_base_path)
-    table = listed_by_metadata(HoodieTable.open(options.target_base_path))
+    """Open the table that the options name, and check the options against it. Warns when a stream to it would not
+    start.
+    """
+    check_table(open_storage(options.run.checkpoint_dir), options.table.base_path)
+    table = listed_by_metadata(HoodieTable.open(options.table.base_path))
     check_options(options, table.config)
     _warn_of_stream(table)
     return table
@@ -87,32 +90,36 @@ def load_only(
     stop: StopFlag,
     clock_ms: Callable[[], int],
 ) -> None:
-    """Load the index on an existing session, unless the checkpoint has one that covers the table."""
-    lease = LeaseKeeper(table.storage, clock_ms)
+    """Load the index with an existing session, unless the checkpoint's index covers the table already."""
+    lock = table_lock(options, table, clock_ms)
+    lease = LeaseKeeper(table.storage, clock_ms, share=share_of(options, lock))
     try:
         lease.acquire("loading of an index")
-        job = make_context(options, table, spark, lease, stop, CrashPlan(), clock_ms)
+        job = make_context(options, table, spark, lease, stop, CrashPlan(), clock_ms, lock)
         job.hooks.loading = progress.loading
-        before = read_takeover(job.root.files)
+        before = read_query_index_load(job.query_folder.files)
         cover_table(job, spark)
-        taken = read_takeover(job.root.files)
+        taken = read_query_index_load(job.query_folder.files)
         if taken is None or taken == before:
-            marker = None if taken is None else read_marker(job.layout, taken.generation)
+            marker = None if taken is None else read_marker(job.layout, taken.index_load)
             what = "" if marker is None else f" (loaded as of {marker.instant}: {marker.live:,} keys)"
-            LOG.info("the index in %s covers table %s already%s", job.env.checkpoint.root, table.base_path, what)
+            LOG.info("the index in %s already covers table %s%s", job.env.checkpoint.root, table.base_path, what)
             return
         LOG.info(
-            "the stream started on %s goes on with this index (%d key groups, %d shuffle partitions)",
+            "a stream with checkpoint %s continues with this index (%d key groups, %d shuffle partitions)",
             job.env.checkpoint.root,
             job.env.meta.key_groups,
             job.env.meta.shuffle_partitions,
         )
     finally:
+        lock.close()
         lease.release()
 
 
 def main(argv: Sequence[str], program: str = PROGRAM) -> int:
-    """Run the job that the command line describes; ``program`` is how the help calls it."""
+    """Run the job that the command line describes. Returns the exit code. ``program``: the command's name in the help
+    text.
+    """
     if list(argv) == ["--version"]:
         print(version_line())
         return 0
@@ -122,34 +129,29 @@ def main(argv: Sequence[str], program: str = PROGRAM) -> int:
         return fail(str(e), 2)
     try:
         take_store_settings(options, os.environ)
-        if options.dry_run:
+        if options.run.dry_run:
             now_ms = clock_from_env(os.environ)()
             return 0 if explain_start(options, sys.stdout, os.environ, now_ms) else 1
-        run = run_bootstrap if options.bootstrap_only else run_job
+        run = run_bootstrap if options.run.bootstrap_only else run_job
         run(options, env=os.environ, clock_ms=clock_from_env(os.environ))
     except TagstreamError as e:
         return fail(str(e), exit_code(e))
     except Exception as e:
         if os.environ.get("TAGSTREAM_TRACE"):
             raise
-        told = explain(e, options)
-        if told.detail:
-            print(told.detail, file=sys.stderr)
-        return fail(told.line, exit_code(e))
+        explained = explain(e, options)
+        if explained.detail:
+            print(explained.detail, file=sys.stderr)
+        return fail(explained.line, exit_code(e))
     return 0
 
 
-def console() -> int:
-    """Entry point of the console script ``tagstream``."""
-    return main(sys.argv[1:])
-
-
 def version_line() -> str:
-    """What runs: this program, Spark, Python."""
+    """The versions of this program, Spark and Python."""
     return f"tagstream {VERSION} (pyspark {pyspark.__version__}, Python {platform.python_version()})"
 
 
 def fail(text: str, code: int) -> int:
-    """Say why the command ends, in one line; the exit code."""
+    """Print in one line why the command ends. Returns the exit code."""
     print(f"tagstream: error: {text}", file=sys.stderr)
     return code

@@ -1,14 +1,14 @@
 """Several streams in one Spark application, each with its own session, thread, checkpoint and lease.
 
-One table's failure is one line of the log: the other streams go on. With ``--continuous`` it is tried again after
-a minute, as a supervisor would start a job of one table again; else the command ends with exit code 1 when the
-others are done.
+A failure of one table is one line of the log, and the other streams continue. With ``--continuous`` the table is tried
+again after a minute, as a supervisor would restart a job of one table. Otherwise the command ends with exit code 1 when
+the other streams are done.
 
-The tables and their options come from common properties, a file for each table and one command line, as
+The tables and their options come from common properties, one file per table and the command line, as
 HoodieMultiTableStreamer reads them (Hudi 1.2): ``hoodie.streamer.ingestion.tablesToBeIngested`` names tables as
 ``db.table``. ``hoodie.streamer.ingestion.<db>.<table>.configFile`` names the file of one table; the default is
-``<config folder>/<db>_<table>_config.properties``. The base path of a table is ``<base path
-prefix>/<db>/<table>``, unless its file has ``hoodie.streamer.ingestion.targetBasePath``.
+``<config folder>/<db>_<table>_config.properties``. The base path of a table is ``<base path prefix>/<db>/<table>``,
+unless its file has ``hoodie.streamer.ingestion.targetBasePath``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tagstream.streaming.job.first_records import with_schema_by_spark
 from tagstream.streaming.job.job import open_table, stream
 from tagstream.streaming.job.main import fail
 from tagstream.streaming.job.main import main as one_table
-from tagstream.streaming.job.preflight import SparkNeeds, check_stream, look
+from tagstream.streaming.job.preflight import SparkNeeds, check_start, check_stream
 from tagstream.streaming.job.session import (
     end_session,
     little_java,
@@ -61,44 +61,46 @@ _OF_ONE = {"hoodie.base.path": "--target-base-path", "hoodie.table.name": "--tar
 
 @dataclass(frozen=True)
 class NamedTable:
-    """One of the tables: ``name`` is ``db.table``."""
+    """One of the tables. ``name``: ``db.table``."""
 
     name: str
     options: Options
 
 
 def names_several(argv: Sequence[str]) -> bool:
-    """Whether a command line is one of several tables."""
+    """Whether a command line is for several tables."""
     return any(word.partition("=")[0] in (CONFIG_FOLDER, PREFIX) for word in argv)
 
 
 def table_list(argv: Sequence[str], program: str) -> list[NamedTable]:
-    """The tables in their order; ConfigError names the table, the file and what is wrong."""
+    """The tables in their order. ConfigError names the table, the file and the problem."""
     entries = command_line_entries(argv, program)
     ours = {e.key: e.value for e in entries if e.key in (CONFIG_FOLDER, PREFIX, CHECKPOINT)}
     missing = [flag for flag in (CONFIG_FOLDER, PREFIX, CHECKPOINT) if not ours.get(flag)]
     if missing:
-        raise ConfigError(f"several tables in one job need {', '.join(missing)}; give {missing[0]}")
+        raise ConfigError(f"several tables in one job need {', '.join(missing)}; set {missing[0]}")
     for entry in entries:
         if entry.rank == FROM_FLAG and entry.key in _OF_ONE:
-            raise ConfigError(f"{entry.origin} is of one table; name it in the table's own file, or leave it out")
-    told = {_new(e.key): e for e in entries if _new(e.key).startswith(INGESTION)}
-    if TABLES not in told:
+            raise ConfigError(f"{entry.origin} is for one table; set it in the table's own file, or leave it out")
+    entries_by_key = {_new(e.key): e for e in entries if _new(e.key).startswith(INGESTION)}
+    if TABLES not in entries_by_key:
         raise ConfigError(f"{TABLES} is missing; name the tables with it, as db.table, with commas between them")
-    names = [name.strip() for name in told[TABLES].value.split(",") if name.strip()]
+    names = [name.strip() for name in entries_by_key[TABLES].value.split(",") if name.strip()]
     if len(set(names)) != len(names) or not names:
-        raise ConfigError(f"{TABLES} = {told[TABLES].value} ({told[TABLES].origin}): name each table once")
+        raise ConfigError(
+            f"{TABLES} = {entries_by_key[TABLES].value} ({entries_by_key[TABLES].origin}): name each table once"
+        )
     common = [e for e in entries if not _new(e.key).startswith(INGESTION) and e.key not in ours]
-    tables = [_table(name, common, told, ours) for name in names]
+    tables = [_table(name, common, entries_by_key, ours) for name in names]
     _check_ports(tables)
     _check_cleaned(tables)
     return tables
 
 
-def _table(name: str, common: Sequence[Entry], told: dict[str, Entry], ours: dict[str, str]) -> NamedTable:
+def _table(name: str, common: Sequence[Entry], entries_by_key: dict[str, Entry], ours: dict[str, str]) -> NamedTable:
     database, dot, table = name.partition(".")
     database, table = (database, table) if dot else (_DEFAULT_DATABASE, name)
-    named = told.get(f"{INGESTION}{database}.{table}.configFile")
+    named = entries_by_key.get(f"{INGESTION}{database}.{table}.configFile")
     file = named.value if named is not None else f"{ours[CONFIG_FOLDER]}/{database}_{table}_config.properties"
     own = read_properties(Path(file.removeprefix("file://")), FROM_FILE)
     target = next((e.value for e in reversed(own) if _new(e.key) == TARGET), None)
@@ -118,28 +120,27 @@ def _table(name: str, common: Sequence[Entry], told: dict[str, Entry], ours: dic
         options = build_options(entries)
     except ConfigError as e:
         raise ConfigError(f"table {database}.{table} ({file}): {e}") from e
-    for flag, asked in (("--bootstrap-only", options.bootstrap_only), ("--dry-run", options.dry_run)):
+    for flag, asked in (("--bootstrap-only", options.run.bootstrap_only), ("--dry-run", options.run.dry_run)):
         if asked:
-            raise ConfigError(f"{flag} is for one table; give it with --target-base-path and --checkpoint-dir")
+            raise ConfigError(f"{flag} is for one table; use it with --target-base-path and --checkpoint-dir")
     return NamedTable(f"{database}.{table}", options)
 
 
 def _check_ports(tables: Sequence[NamedTable]) -> None:
-    ports = [t.options.status_port for t in tables if t.options.status_port]
+    ports = [t.options.status.port for t in tables if t.options.status.port]
     if len(set(ports)) != len(ports):
-        raise ConfigError(
-            "--status-port is one page of one table: give each table a port of its own, in its file, or 0"
-        )
+        raise ConfigError("--status-port is the page of one table: set another port for each table, in its file, or 0")
 
 
 def _check_cleaned(tables: Sequence[NamedTable]) -> None:
-    """A file is removed when one table has its rows: another table of the folder may not have them yet."""
-    folders = [(table, table.options.dfs_root) for table in tables if table.options.dfs_root]
+    """ConfigError where one table's cleaning would remove files that another table may not have read yet."""
+    folders = [(table, table.options.files.root) for table in tables if table.options.files.root]
     for (cleaned, folder), (other, place) in permutations(folders, 2):
-        if cleaned.options.source_clean != "off" and are_nested(folder, place):
+        if cleaned.options.files.clean != "off" and are_nested(folder, place):
             raise ConfigError(
                 f"tables {cleaned.name} and {other.name} read the same files, and {CLEAN_KEY}="
-                f"{cleaned.options.source_clean} would take them from one of them; set it to off for {cleaned.name}"
+                f"{cleaned.options.files.clean} would remove them before both have read them; set it to off for "
+                f"{cleaned.name}"
             )
 
 
@@ -151,7 +152,7 @@ LOG = logging.getLogger("tagstream")
 RETRY_S = 60.0
 _POLL_S = 0.2
 _FORMAT = "%(asctime)s %(levelname)s %(name)s [%(threadName)s]: %(message)s"
-# Settings of a session that is not the first of its context: under spark-submit the context does not have them.
+# Settings to copy to a further session of the context: under spark-submit the context does not have them.
 _COPIED = (
     "spark.sql.session.timeZone",
     "spark.sql.execution.arrow.maxRecordsPerBatch",
@@ -166,8 +167,8 @@ class TablesFailedError(StreamError):
 
 
 def run_tables(tables: Sequence[NamedTable], env: MutableMapping[str, str], clock_ms: Callable[[], int]) -> None:
-    """Stream all tables until their sources are taken (or a signal, with ``--continuous``); TablesFailedError names those
-    that failed.
+    """Stream all tables until their sources are read (or a signal, with ``--continuous``). TablesFailedError names
+    those that failed.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter(_FORMAT))
@@ -213,9 +214,9 @@ def _run_all(
     env: MutableMapping[str, str],
     clock_ms: Callable[[], int],
 ) -> dict[str, str]:
-    """Why tables failed, by name."""
+    """Run all streams. Returns why tables failed, by name."""
     runs = {table.name: _begun(spark, table, env, clock_ms) for table in tables}
-    told: dict[str, str] = {}
+    failures: dict[str, str] = {}
     again: dict[str, int] = {}
     while True:
         if stop.wait(_POLL_S):
@@ -226,17 +227,17 @@ def _run_all(
             if not run.ended:
                 continue
             if run.failure is None:
-                told.pop(table.name, None)
+                failures.pop(table.name, None)
             elif table.name not in again:
-                told[table.name] = explain(run.failure, table.options).line
-                if table.options.continuous and not stop.requested:
+                failures[table.name] = explain(run.failure, table.options).line
+                if table.options.run.continuous and not stop.requested:
                     again[table.name] = clock_ms() + int(RETRY_S * 1000)
-                    LOG.warning("table %s is tried again in %.0f s; the others go on", table.name, RETRY_S)
+                    LOG.warning("table %s is tried again in %.0f s; the others continue", table.name, RETRY_S)
             elif clock_ms() >= again[table.name] and not stop.requested:
                 del again[table.name]
                 runs[table.name] = _begun(spark, table, env, clock_ms)
         if all(run.ended for run in runs.values()) and (stop.requested or not again):
-            return told
+            return failures
 
 
 def _begun(spark: SparkSession, table: NamedTable, env: MutableMapping[str, str], clock_ms: Callable[[], int]) -> Run:
@@ -258,10 +259,12 @@ def _stream(
         for warning in options.warnings:
             LOG.warning(warning)
         options = with_schema_by_spark(options, own)
-        ready = look(options, env, clock_ms(), SparkNeeds(java=False, connector=False, master=None))
+        ready = check_start(options, env, clock_ms(), SparkNeeds(java=False, connector=False, master=None))
+        for warning in ready.warnings:
+            LOG.warning(warning)
         check_stream(ready.table, options.index.type)
-        if options.kafka_topic is not None and options.source_class == "kafka":
-            topic_offsets(own, options.kafka_topic, options.kafka_options)
+        if options.kafka.topic is not None and options.source.kind == "kafka":
+            topic_offsets(own, options.kafka.topic, options.kafka.consumer)
         made = open_table(options, clock_ms())
         watch.table_opened(made)
         crash = CrashPlan.from_env(env, os.getpgrp())
@@ -269,7 +272,7 @@ def _stream(
 
 
 def own_session(spark: SparkSession) -> SparkSession:
-    """A session of the same application with settings of its own, which begin as those of the first."""
+    """A new session of the same application with separate settings, which start as those of the first session."""
     own = spark.newSession()
     for name in _COPIED:
         value = spark.conf.get(name, None)
@@ -279,7 +282,9 @@ def own_session(spark: SparkSession) -> SparkSession:
 
 
 def main(argv: Sequence[str], program: str = PROGRAM) -> int:
-    """Run the job that the command line describes; exit code 0 done, 1 failed, 2 wrong use, 3 failed and will again."""
+    """Run the job that the command line describes. Exit codes: 0 done, 1 failed, 2 wrong use, 3 failed and will fail
+    again.
+    """
     if not names_several(argv) or {"--help", "-h"} & set(argv):
         return one_table(argv, program)
     try:

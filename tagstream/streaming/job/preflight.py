@@ -1,16 +1,18 @@
-"""All that can be known to be wrong before a run changes anything: the cheapest and clearest first.
+"""All checks that are possible before a run changes anything: the cheapest and clearest first.
 
-A start looks before Spark's seconds, and before it makes a table or a checkpoint; ``--dry-run`` looks at the same. What is
-wrong is raised as the error that ends the start.
+A start runs them before it starts Spark, and before it makes a table or a checkpoint. ``--dry-run`` runs the same
+checks. A failed check raises the error that ends the start.
 """
 
 from __future__ import annotations
 
+import getpass
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from tagstream.catalog.opened import open_catalogs, reader_warnings
 from tagstream.index.registry import STATE, make_index
 from tagstream.spark_release import running_problem
 from tagstream.state.checkpoint import META_FILE, STATE_INDEX, TABLE_INDEX, check_fixed, is_unfinished, read_meta
@@ -19,7 +21,7 @@ from tagstream.streaming.errors import CheckpointError, LastingError, StreamErro
 from tagstream.streaming.job.environment import check_java, check_master, check_s3a
 from tagstream.streaming.job.error_table import check_place
 from tagstream.streaming.job.schema_match import stream_schema, waits_for_records
-from tagstream.streaming.job.table_match import planned_table, upgraded_fields, wants_upgrade
+from tagstream.streaming.job.table_match import planned_table, table_lock, upgraded_fields, wants_upgrade
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.recovery.same_table import check_table, is_unused
 from tagstream.streaming.source.connector import check_connector
@@ -40,10 +42,10 @@ from tagstream.table.timeline.lease import LeaseOwner, check_free
 
 @dataclass(frozen=True)
 class Ready:
-    """What a start would work on. ``table``: as it is or, where it is ``new``, as it would be made; nothing is there then.
+    """What a start would work on. ``table``: the existing table or, with ``new``, the table that would be made.
 
-    ``changes``: what a table without commits would be given anew. ``taken_over``: a sentence when the checkpoint was this
-    table's under another path or name.
+    ``changes``: properties that a table without commits would get. ``taken_over``: a sentence when the checkpoint's
+    table had another path or name before.
     """
 
     table: HoodieTable
@@ -55,8 +57,8 @@ class Ready:
 
 @dataclass(frozen=True)
 class SparkNeeds:
-    """What Spark has to be given: ``java`` while no JVM is there, Kafka's ``connector``, jars for a checkpoint on ``s3a``;
-    the ``master`` that is named.
+    """What Spark needs: ``java`` while no JVM runs, Kafka's ``connector``, the jars for a checkpoint on ``s3a``.
+    ``master``: the named master.
     """
 
     java: bool
@@ -65,74 +67,78 @@ class SparkNeeds:
     s3a: bool = False
 
 
-def look(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeeds) -> Ready:
-    """What a start of a stream or of ``--bootstrap-only`` would find; raises what would end it.
+def check_start(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeeds) -> Ready:
+    """Run all checks for a start of a stream or of ``--bootstrap-only``. Raises the error that would end it.
 
-    That a stream can't write the table for what it is, :func:`stream_problem` tells.
+    :func:`stream_problem` checks whether a stream can write the table.
     """
     problems: list[TagstreamError] = []
     try:
-        look_before_spark(options, env, needs)
+        check_before_spark(options, env, needs)
     except TagstreamError as error:
         problems.append(error)
     try:
-        ready = _look_at_places(options, now_ms)
+        ready = _check_places(options, now_ms)
     except TagstreamError as error:
         problems.append(error)
     if problems:
-        raise together(problems)
+        raise combined(problems)
     return ready
 
 
-def _look_at_places(options: Options, now_ms: int) -> Ready:
-    """Table, checkpoint and schema; nothing of the source or of Spark."""
-    checkpoint = open_storage(options.checkpoint_dir)
+def _check_places(options: Options, now_ms: int) -> Ready:
+    """Check table, checkpoint and schema, but not the source or Spark."""
+    checkpoint = open_storage(options.run.checkpoint_dir)
     _check_writable("--checkpoint-dir", checkpoint)
     _check_cleaning(options)
-    taken_over = check_table(checkpoint, options.target_base_path)
+    taken_over = check_table(checkpoint, options.table.base_path)
     planned = planned_table(options)
     table = planned.table
     _check_record_index(options, table)
     if wants_upgrade(options, table):
-        plan_change(table, options.table_version, upgraded_fields(options, table))
-    if options.dead_letters.base_path is not None and not options.bootstrap_only:
+        plan_change(table, options.table.version, upgraded_fields(options, table))
+    if options.dead_letters.base_path is not None and not options.run.bootstrap_only:
         check_place(options.dead_letters.base_path)
     _check_writable("--target-base-path", table.storage if planned.new else table.storage.below(META_FOLDER))
     check_free(table.storage, LeaseOwner.this_process(), now_ms)
-    if options.bootstrap_only and table.timeline().newest_completed is None:
+    table_lock(options, table, lambda: now_ms).close()  # its package and its place; nothing is connected
+    if options.run.bootstrap_only and table.timeline().newest_completed is None:
         return Ready(table, planned.new, planned.changes, taken_over, ())
+    readers = () if options.run.bootstrap_only else _catalog_warnings(options, table)
     index = make_index(options.index, table.config.record_key_fields)
     if index is not None:
         index.check()
     if table.schema_json() is None and waits_for_records(options):
-        return Ready(table, planned.new, planned.changes, taken_over, ())
+        return Ready(table, planned.new, planned.changes, taken_over, readers)
     avro_json, with_defaults = stream_schema(options, table)
     decode = DecodeSpec.for_table(table, avro_json, with_defaults, options)
     schema = avro_to_arrow(avro_json)
     decode.key_generator_rules.check(schema, digits=not planned.new)
     _check_checkpoint(options, checkpoint, decode)
-    notes = () if options.bootstrap_only else order_notes(options, table.config, decode.ordering_kind, schema)
-    return Ready(table, planned.new, planned.changes, taken_over, (*_schema_warnings(schema), *notes))
+    notes = () if options.run.bootstrap_only else order_notes(options, table.config, decode.ordering_kind, schema)
+    return Ready(table, planned.new, planned.changes, taken_over, (*_schema_warnings(schema), *notes, *readers))
 
 
-def together(problems: Sequence[TagstreamError]) -> TagstreamError:
-    """One error that says all of several: of the kind that no restart cures, where one of them is."""
+def combined(problems: Sequence[TagstreamError]) -> TagstreamError:
+    """One error with the texts of several. It has the class of an error that no restart fixes, where one of them is
+    such an error.
+    """
     if len(problems) == 1:
         return problems[0]
     kinds = (ConfigError, LastingError, StreamError)
     kind = next(kind for kind in (*kinds, TagstreamError) if any(isinstance(error, kind) for error in problems))
-    return kind("\n  ".join([f"{len(problems)} things keep this job from starting:", *map(str, problems)]))
+    return kind("\n  ".join([f"{len(problems)} problems keep this job from starting:", *map(str, problems)]))
 
 
-def look_before_spark(options: Options, env: Mapping[str, str], needs: SparkNeeds) -> None:
-    """What Spark needs to start, and the source."""
+def check_before_spark(options: Options, env: Mapping[str, str], needs: SparkNeeds) -> None:
+    """Check what Spark needs to start, and the source."""
     unfit = running_problem()
     if unfit is not None:
         raise UnfitMachineError(unfit)
     if needs.java:
         check_java(env)
     check_master(needs.master)
-    if not options.bootstrap_only:
+    if not options.run.bootstrap_only:
         check_source(options)
         if needs.connector:
             check_connector(env=env)
@@ -141,41 +147,41 @@ def look_before_spark(options: Options, env: Mapping[str, str], needs: SparkNeed
 
 
 def _check_record_index(options: Options, table: HoodieTable) -> None:
-    asked = options.metadata.record_index and options.metadata.partitioned_index and not options.bootstrap_only
-    version = options.table_version if wants_upgrade(options, table) else table.config.version
+    asked = options.metadata.record_index and options.metadata.partitioned_index and not options.run.bootstrap_only
+    version = options.table.version if wants_upgrade(options, table) else table.config.version
     if asked and not TableVersion.of(version).partitioned_record_index:
         raise ConfigError(
             f"table {table.config.name} at {table.base_path} {'has' if table.config.raw else 'would get'} version {version}"
-            ", whose readers (Hudi 0.x) take a record index by partition for the global one and miss keys: give "
-            "hoodie.write.table.version=8 or 9, or take the global one (RECORD_INDEX, hoodie.metadata.record.index.enable)"
+            ", whose readers (Hudi 0.x) read a record index by partition as a global one and miss keys: set "
+            "hoodie.write.table.version=8 or 9, or use the global one (RECORD_INDEX, hoodie.metadata.record.index.enable)"
         )
 
 
 def check_stream(table: HoodieTable, index: str) -> None:
     """UnsupportedTableError when a stream with this type of index can't write the table.
 
-    A metadata table is no reason: it is dropped, but only once it is certain that the job can run.
+    A metadata table does not prevent it: it is dropped if needed, but only once the job is sure to run.
     """
     table.without_metadata_table().check_writable()
     if not table.config.record_key_fields:
         raise UnsupportedTableError(
             f"cannot write table {table.config.name} at {table.base_path}: it has no record key "
-            "(hoodie.table.recordkey.fields), and its rows have keys that their writer made up, so that no record finds its "
+            "(hoodie.table.recordkey.fields), and its rows have keys that their writer generated, so no record matches its "
             "row; copy it into a table with a record key"
         )
     column = column_not_by_name(table.storage)
     if column is not None:
         raise UnsupportedTableError(
-            f"cannot write table {table.config.name} at {table.base_path}: by its .hoodie/.schema the column {column} was "
-            "renamed, or took the name of another one (hoodie.schema.on.read.enable), so that older files have its values "
-            "under another name, and rewriting them by names would lose these; write the table with Hudi, or copy it into a "
-            "new one"
+            f"cannot write table {table.config.name} at {table.base_path}: its .hoodie/.schema says that the column "
+            f"{column} was renamed, or got the name of another column (hoodie.schema.on.read.enable). Older files have its "
+            "values under another name, and a rewrite by names would lose them; write the table with Hudi, or copy it into "
+            "a new one"
         )
     check_bucketed(table, wanted=index == "BUCKET")
 
 
 def stream_problem(table: HoodieTable, index: str = STATE) -> str | None:
-    """Why a stream with this type of index would not write the table; None when it would."""
+    """Why a stream with this type of index can't write the table; None when it can."""
     try:
         check_stream(table, index)
     except UnsupportedTableError as e:
@@ -188,13 +194,13 @@ def check_query(checkpoint: Storage) -> None:
     if not checkpoint.exists(META_FILE) and not is_unfinished(checkpoint) and query_id(checkpoint) is not None:
         raise CheckpointError(
             f"{checkpoint.root} is the checkpoint of another Spark query (it has no tagstream/meta.json); "
-            "give a folder of its own with --checkpoint-dir"
+            "set --checkpoint-dir to a folder that only this stream uses"
         )
 
 
 def _check_checkpoint(options: Options, checkpoint: Storage, decode: DecodeSpec) -> None:
-    """What the options may not change of a checkpoint that is in use."""
-    ordering = decode.ordering_kind  # also says what can't be an ordering field
+    """CheckpointError where the options differ from the fixed settings of a checkpoint that is in use."""
+    ordering = decode.ordering_kind  # raises for a column that can't be an ordering field
     check_query(checkpoint)
     if not checkpoint.exists(META_FILE) or is_unused(checkpoint):
         return
@@ -202,32 +208,38 @@ def _check_checkpoint(options: Options, checkpoint: Storage, decode: DecodeSpec)
     check_fixed(
         checkpoint.where(META_FILE),
         found,
-        shuffle_partitions=options.shuffle_partitions or found.shuffle_partitions,
-        key_groups=options.index_key_groups or found.key_groups,
+        shuffle_partitions=options.run.shuffle_partitions or found.shuffle_partitions,
+        key_groups=options.state.key_groups or found.key_groups,
         stream_id=options.stream_id,
         ordering=ordering,
-        global_index=options.index_global_enabled,
+        global_index=options.state.is_global,
         index=STATE_INDEX if options.index.type == STATE else TABLE_INDEX,
         explicit=options.explicit,
     )
 
 
 def _check_cleaning(options: Options) -> None:
-    """Files are taken out of the source's folder, and may be moved to another one."""
-    if options.source_clean == "off" or options.dfs_root is None or options.bootstrap_only:
+    """UnfitMachineError where the source's folder, or the archive folder for its files, is not writable."""
+    if options.files.clean == "off" or options.files.root is None or options.run.bootstrap_only:
         return
-    source = open_storage(options.dfs_root)
-    if source.exists(""):  # else that is said of the source itself
+    source = open_storage(options.files.root)
+    if source.exists(""):  # otherwise the check of the source reports it
         _check_writable("hoodie.streamer.source.dfs.root", source)
-    if options.source_archive is not None:
-        _check_writable(ARCHIVE_KEY, open_storage(options.source_archive))
+    if options.files.archive is not None:
+        _check_writable(ARCHIVE_KEY, open_storage(options.files.archive))
 
 
 def _check_writable(flag: str, storage: Storage) -> None:
     problem = why_not_writable(storage)
     if problem is not None:
-        text = f"{flag} {storage.root} can't be written: {problem}; give another folder, or change that"
+        text = f"{flag} {storage.root} can't be written: {problem}; set another folder, or fix that"
         raise UnfitMachineError(text)
+
+
+def _catalog_warnings(options: Options, table: HoodieTable) -> tuple[str, ...]:
+    """Warnings about the readers of the catalogues; ConfigError where a catalogue could not be called at all."""
+    open_catalogs(options.sync, getpass.getuser())  # the packages and certificates; nothing is connected
+    return tuple(reader_warnings(table.config, options.sync))
 
 
 def _schema_warnings(schema: pa.Schema) -> tuple[str, ...]:
@@ -236,7 +248,7 @@ def _schema_warnings(schema: pa.Schema) -> tuple[str, ...]:
         return ()
     return (
         f"columns of a local-timestamp type ({', '.join(local)}): hudi-rs 0.5.0 can't read a table that has one "
-        "(docs/reference/compatibility.md); where it has to, give them the type timestamp-micros",
+        "(docs/reference/compatibility.md); if it must, give them the type timestamp-micros",
     )
 
 

@@ -1,7 +1,7 @@
-"""The plan of a batch that is tagged by a pull-type index: no stateful operator, the index is asked inside the sink.
+"""The plan of a batch with a pull-type index: it has no stateful operator, and the sink looks up the keys.
 
-Before the first batch, and again when others have changed the table, such an index is started, and filled if need
-be.
+Such an index is started before the first batch, and again when others have changed the table. Missing keys are added
+first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tagstream.spark_release import apply_in_arrow, cogroup_in_arrow
 from tagstream.state.layout import has_bytes
 from tagstream.state.ordering import encode_known
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.batch.located import LOCATED_SQL, Lanes, packed_columns
+from tagstream.streaming.batch.located import LOCATED_SQL, WriteTasks, packed_columns
 from tagstream.streaming.batch.pull_tag import PullSpec, tag_pulled
 from tagstream.streaming.batch.tag import sorted_out
 from tagstream.streaming.source.decode.key_decoder import record_keys
@@ -37,7 +37,7 @@ _LOCATED = pa.schema([("lane", pa.int32()), ("rows", pa.binary()), ("status", pa
 
 
 def table_as_of(job: JobContext, frame_or_session: Any) -> TableAsOf:
-    """The table as the batch finds it, for the index."""
+    """The table as of the batch's timeline, for the index. ``frame_or_session``: Spark's session."""
     decode = job.decode
     sql = "binary" if has_bytes(decode.ordering_kind) else "long"
     code = OrderingCode(decode.ordering_type, encode_known, sql)
@@ -46,28 +46,28 @@ def table_as_of(job: JobContext, frame_or_session: Any) -> TableAsOf:
 
 
 def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
-    """``rows`` (``streaming.source.source.keyed_records``) with their places; nothing is written before Spark needs it."""
+    """``rows`` (``streaming.source.source.keyed_records``) with their locations, as a lazy DataFrame."""
     index = job.env.index
     assert index is not None
     look = table_as_of(job, rows.sparkSession)
     profile = job.read_profile()
     spec = PullSpec(profile, job.decode.ordering_kind, index.is_global, index.update_partition_path)
-    lanes = Lanes(job.env.meta.shuffle_partitions, profile.write_lanes)
+    write_tasks = WriteTasks(job.env.meta.shuffle_partitions, profile.write_tasks)
     if isinstance(index, BucketIndex):
         spec = replace(spec, locate=index.places(look, instant).locate)
-        return apply_in_arrow(rows.groupBy("kg"), _make_alone(spec, lanes), LOCATED_SQL, _KEYED)
-    if job.overwrites:  # nothing of what is there stays
-        return apply_in_arrow(rows.groupBy("kg"), _make_alone(spec, lanes), LOCATED_SQL, _KEYED)
+        return apply_in_arrow(rows.groupBy("kg"), _make_alone(spec, write_tasks), LOCATED_SQL, _KEYED)
+    if job.overwrites:  # no existing row is kept
+        return apply_in_arrow(rows.groupBy("kg"), _make_alone(spec, write_tasks), LOCATED_SQL, _KEYED)
     if not index.knows_ordering and spec.ordering != "none":
         spec = replace(spec, resolve=_Resolver(look))
     records = rows.mapInArrow(_good_records, "record_key string, partition_path string")
     found = index.tag_location(records, look)
     found = found.withColumn("kg", key_group_label(_hashed(index.is_global), job.env.meta.labels))
-    return cogroup_in_arrow(rows, found, "kg", _make_joined(spec, lanes), LOCATED_SQL, _KEYED)
+    return cogroup_in_arrow(rows, found, "kg", _make_joined(spec, write_tasks), LOCATED_SQL, _KEYED)
 
 
 def replaced_groups(job: JobContext, statuses: Sequence[WriteStatus]) -> dict[str, tuple[str, ...]]:
-    """File ids by partition of all that an overwrite takes the place of; nothing for an upsert."""
+    """File ids by partition of all file groups that an overwrite replaces; empty for an upsert."""
     if not job.overwrites:
         return {}
     view = job.table.view(job.history.timeline)
@@ -77,7 +77,7 @@ def replaced_groups(job: JobContext, statuses: Sequence[WriteStatus]) -> dict[st
 
 
 def _good_records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What the index is asked for: record key and partition path of every good record."""
+    """What the index looks up: record key and partition path of every good record."""
     for batch in batches:
         if batch.num_rows:
             good, _, _ = sorted_out(unpack(value.as_buffer() for value in batch.column("rows")))
@@ -87,36 +87,36 @@ def _good_records(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]
 
 
 def _hashed(is_global: bool) -> Column:
-    """What a key's group is computed from, as for the records."""
+    """The value that a key's group is computed from, the same as for the records."""
     key = F.col("record_key").cast("binary")
     return key if is_global else F.concat(F.col("partition_path").cast("binary"), F.lit(b"\x00"), key)
 
 
-def _make_alone(spec: PullSpec, lanes: Lanes) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
+def _make_alone(spec: PullSpec, write_tasks: WriteTasks) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
     def tag(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
-        return _packed(key[0].as_py(), rows, None, spec, lanes)
+        return _packed(key[0].as_py(), rows, None, spec, write_tasks)
 
     return tag
 
 
-def _make_joined(spec: PullSpec, lanes: Lanes) -> Callable[[tuple[Any, ...], pa.Table, pa.Table], pa.Table]:
+def _make_joined(spec: PullSpec, write_tasks: WriteTasks) -> Callable[[tuple[Any, ...], pa.Table, pa.Table], pa.Table]:
     def tag(key: tuple[Any, ...], rows: pa.Table, found: pa.Table) -> pa.Table:
-        return _packed(key[0].as_py(), rows, found, spec, lanes)
+        return _packed(key[0].as_py(), rows, found, spec, write_tasks)
 
     return tag
 
 
-def _packed(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpec, lanes: Lanes) -> pa.Table:
-    if not rows.num_rows:  # places of keys that no record of the batch has
+def _packed(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpec, write_tasks: WriteTasks) -> pa.Table:
+    if not rows.num_rows:  # locations of keys without a record in the batch
         return _LOCATED.empty_table()
     located, counts = tag_pulled(label, unpack(rows.column("rows").to_pylist()), found, spec)
-    columns = packed_columns(label, located, None, counts, lanes)
+    columns = packed_columns(label, located, None, counts, write_tasks)
     return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, _LOCATED, strict=True)], schema=_LOCATED)
 
 
 @dataclass(frozen=True)
 class _Resolver:
-    """Looks rows up in a file group; a group that is there no more has none."""
+    """Looks up rows in a file group. A file group that does not exist any more has none."""
 
     look: TableAsOf
 
@@ -141,7 +141,7 @@ LOG = logging.getLogger("tagstream")
 
 
 def start_index(job: JobContext, spark: SparkSession) -> None:
-    """Load what the index holds in memory; an index with a storage of its own that lacks keys of the table is filled.
+    """Load what the index keeps in memory. An index with a separate storage gets the keys of the table that it lacks.
 
     IndexCoverageError where it lacks some and ``index.bootstrap.enabled`` is false.
     """
@@ -156,13 +156,13 @@ def start_index(job: JobContext, spark: SparkSession) -> None:
     missing = unknown_keys(index, look)
     if not missing:
         return
-    what = f"the {index.name} index does not know key {missing[0]!r} of table {job.table.base_path}"
-    if not job.options.index_bootstrap_enabled:
+    what = f"the {index.name} index lacks key {missing[0]!r} of table {job.table.base_path}"
+    if not job.options.state.bootstrap_enabled:
         raise IndexCoverageError(
-            f"{what}, and index.bootstrap.enabled=false: rows that it does not know would be written a second time. Set it "
+            f"{what}, and index.bootstrap.enabled=false: rows that the index lacks would be written a second time. Set it "
             "to true, or name the index that the table was written with"
         )
-    LOG.warning("%s (and %d more of a sample): it is filled from the table", what, len(missing) - 1)
+    LOG.warning("%s (and %d more of a sample): adding the table's keys to it", what, len(missing) - 1)
     began = time.monotonic()
     keys = fill(index, look)
-    LOG.warning("the %s index was filled with %s keys in %.1f s", index.name, f"{keys:,}", time.monotonic() - began)
+    LOG.warning("the %s index: added %s keys in %.1f s", index.name, f"{keys:,}", time.monotonic() - began)

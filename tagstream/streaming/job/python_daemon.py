@@ -1,8 +1,8 @@
-"""Spark's Python daemon with this job's modules imported before it forks its workers.
+"""Spark's Python daemon, which imports this job's modules before it forks its workers.
 
-Spark starts it in place of ``pyspark.daemon`` (``spark.python.daemon.module``). Every worker is a fork: without this each
-one imports NumPy, pandas, Arrow and our own modules again, a second of processor time; with it they are there at once
-and their memory is shared.
+Spark starts it instead of ``pyspark.daemon`` (``spark.python.daemon.module``). Every worker is a fork. Without this,
+each worker imports NumPy, pandas, Arrow and our modules again, which takes a second of processor time. With it, the
+workers share the imported modules and their memory.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ PRELOADED = (
 
 
 def main() -> None:
-    """Import, then serve as pyspark's own daemon."""
+    """Import the modules, then run pyspark's daemon."""
     for name in PRELOADED:
         importlib.import_module(name)
-    this_copy()  # what is imported: the files may be another version's when a worker is forked
-    # A worker collects garbage after each of its tasks: 50 ms with so many modules, and each page looked at is copied.
+    this_copy()  # compute it now: when a worker is forked, the files may be of another version
+    # A worker collects garbage after each task: 50 ms with so many modules, and each page that it visits is copied.
     gc.collect()
     gc.freeze()
     hush()
@@ -40,8 +40,11 @@ def main() -> None:
 
 
 def hush() -> None:
-    """Keep the daemon's trace of a worker to itself whose JVM had hung up: that has all it wanted of the worker, or tells
-    of the task itself, and a run in which all was well showed two of them."""
+    """Drop the daemon's traceback of a worker whose JVM has closed the connection.
+
+    The JVM then needs nothing more of the worker, or reports the task's error itself. Successful runs had two such
+    tracebacks.
+    """
     setattr(daemon, "print", _say)  # noqa: B010 (a name that the module does not have)
 
 

@@ -1,7 +1,4 @@
-"""The number of a start of a checkpoint: one that no other start has, whoever else starts at the same moment.
-
-One run of the job: what must hold before the first batch, the query, and its end.
-"""
+"""The query of one run of the job: its plan, its end, and the unique number of each start of a checkpoint."""
 
 from __future__ import annotations
 
@@ -30,6 +27,7 @@ from tagstream.streaming.monitor.progress import Monitor
 from tagstream.streaming.source.dataframe import Frame, keyed_rows, settings_of
 from tagstream.streaming.source.source import PartitionDepth, keyed_records, raw_records
 from tagstream.streaming.source.transformation import transformation, transformed_records
+from tagstream.table.steps import Step
 from tagstream.table.storage.storage import Storage, create
 from tagstream.table.timeline.lease import LeaseOwner
 
@@ -37,7 +35,9 @@ _RUNS = "tagstream/runs"
 
 
 def claim_run(checkpoint: Storage, owner: str) -> int:
-    """A number from 1, claimed by an exclusive create. ``owner`` is a text that no other start gives."""
+    """Claim a number for a start of the checkpoint, from 1 on, by an exclusive create. ``owner``: a text unique to this
+    start.
+    """
     runs = checkpoint.below(_RUNS)
     number = max(_numbers(runs), default=0) + 1
     while not create(runs, str(number), owner.encode()):
@@ -51,7 +51,7 @@ def _numbers(runs: Storage) -> list[int]:
 
 
 def run_owner(now_ms: int) -> str:
-    """Tells this start of a checkpoint from every other."""
+    """A text that identifies this start of a checkpoint among all starts."""
     me = LeaseOwner.this_process()
     return f"{me.host} {me.boot_id} {me.pid} {me.process_start} {now_ms}"
 
@@ -67,10 +67,10 @@ def start_query(
     files: SourceFiles | None = None,
     frame: Frame | None = None,
 ) -> StreamingQuery:
-    """Build the plan (source, keys, stateful tag) and start it; the sink is called with every batch.
+    """Build the plan (source, keys, stateful tag) and start it. Spark calls the sink with every batch.
 
     With a pull-type index the plan ends with the keys, and the sink tags them. ``files``: the source is a folder whose
-    files are planned by this job. ``frame``: the source is a DataFrame.
+    files this job plans. ``frame``: the source is a DataFrame.
     """
     if frame is not None:
         with settings_of(spark, frame.rows.sparkSession):
@@ -82,7 +82,7 @@ def start_query(
         spark, job.options, job.position.starting_offsets, _planned(job), plans, headers=job.decode.reads_headers
     )
     spec = None if files is None else files.spec
-    if job.options.transformers:
+    if job.options.source.transformers:
         made = transformation(job.options, job.decode)
         keyed = transformed_records(raw, made, job.decode, job.env.meta.labels, _depth(job), spec)
     else:
@@ -106,7 +106,7 @@ def _start_plan(keyed: DataFrame, job: JobContext, sink: BatchSink, frame: Frame
         run=job.run,
         run_owner=job.run_owner,
         crash=job.env.crash,
-        lanes=job.env.meta.shuffle_partitions,
+        write_tasks=job.env.meta.shuffle_partitions,
         storage=job.table.storage,
         timeline_folder=job.table.config.timeline_folder,
         action=job.action,
@@ -121,9 +121,10 @@ def _start_plan(keyed: DataFrame, job: JobContext, sink: BatchSink, frame: Frame
 
 @dataclass(frozen=True)
 class DepthOfBatch:
-    """Tells a task how deep the table's partitions are, from its batch's profile: every attempt is told the same.
+    """Returns the depth of the table's partitions to a task, from its batch's write profile. Every attempt gets the
+    same.
 
-    For a query that began on a table without commits. Once it is known, a query is given the number itself.
+    It is for a query that began on a table without commits. A later query gets the number itself.
     """
 
     profiles: Storage
@@ -138,61 +139,63 @@ class DepthOfBatch:
 
 
 def _planned(job: JobContext) -> dict[int, int]:
-    """Where a Kafka stream reads on: after the batch that Spark planned last, or where a new query begins."""
-    return {} if job.decode.files else read_up_to(job.root.files, "offsets", job.position.starting_offsets) or {}
+    """Where a Kafka stream continues: after the newest batch that Spark planned, or where a new query starts."""
+    return (
+        {} if job.decode.files else read_up_to(job.query_folder.files, "offsets", job.position.starting_offsets) or {}
+    )
 
 
 def _start(rows: DataFrame, job: JobContext, sink: BatchSink, frame: Frame | None) -> StreamingQuery:
     writer = rows.writeStream.foreachBatch(_weakly(sink)).outputMode("append")
-    writer = writer.option("checkpointLocation", job.root.files.root)
-    if frame is None:  # in a session of the user's there may be tables of the same name
+    writer = writer.option("checkpointLocation", job.query_folder.files.root)
+    if frame is None:  # a user's session may have another query for a table of the same name
         writer = writer.queryName(job.table.config.name)
     if frame is not None:
         writer = writer.trigger(**frame.trigger)  # type: ignore[arg-type]
-    elif job.options.continuous:
-        writer = writer.trigger(processingTime=f"{job.options.min_sync_interval_seconds} seconds")
+    elif job.options.run.continuous:
+        writer = writer.trigger(processingTime=f"{job.options.run.min_sync_interval_seconds} seconds")
     else:
         writer = writer.trigger(availableNow=True)
     return writer.start()
 
 
 def _weakly(sink: BatchSink) -> Callable[[DataFrame, int], None]:
-    """The sink for Spark to call, which keeps nothing alive.
+    """A function that Spark calls with each batch, and that keeps the sink only by a weak reference.
 
-    Py4J keeps a function as long as the JVM has the query that calls it, and the JVM keeps the query as long as Python has
-    it. Through the sink that would be for ever: each query that ended would stay in the memory of the driver. PySpark keeps
-    the error of a batch with the function, and an error has the frames that it went through, the sink's among them: it gets
-    a copy. The sink has the error itself (``failure``).
+    Py4J keeps a function as long as the JVM has the query that calls it, and the JVM keeps the query as long as Python
+    has it. With a strong reference to the sink neither would ever be freed, and each ended query would stay in the
+    driver's memory. PySpark keeps a batch's error with the function, and an error keeps the frames that it went
+    through, the sink's included. So PySpark gets a copy of the error. The sink has the error itself (``failure``).
     """
     found = ref(sink)
 
     def call(batch: DataFrame, batch_id: int) -> None:
         alive = found()
         if alive is None:
-            raise StopRequested("the query has ended; its batch is done again by the next start")
+            raise StopRequested("the query has ended; the next start processes its batch again")
         failure = None
         try:
             alive(batch, batch_id)
         except Exception as e:
             failure = _bare(e)
-        del alive, batch  # this frame is the copy's
-        if failure is not None:  # not in the handler: the error would be the context of its copy
+        del alive, batch  # the copy keeps this frame
+        if failure is not None:  # not in the handler: there the error would become the context of its copy
             raise failure
 
     return call
 
 
 def _bare(error: Exception) -> Exception:
-    """The same error without the frames that it went through; itself where it cannot be copied."""
+    """A copy of the error without the frames that it went through; the error itself where it cannot be copied."""
     try:
         made = copy(error)
-    except Exception:  # its class takes other arguments than it keeps
+    except Exception:  # its class has other arguments than it stores
         return error
     return made if type(made) is type(error) and str(made) == str(error) else error
 
 
 def end_query(query: StreamingQuery) -> None:
-    """Stop the query; one whose JVM was ended by the signal that ends this job has stopped already."""
+    """Stop the query. If the signal that ends this job has also ended the JVM, the query has stopped already."""
     with suppress(*JVM_GONE):
         query.stop()
 
@@ -200,7 +203,7 @@ def end_query(query: StreamingQuery) -> None:
 def run_to_end(
     query: StreamingQuery, job: JobContext, sink: BatchSink, monitor: Monitor, files: SourceFiles | None = None
 ) -> None:
-    """Wait until the stream has ended or a signal asked for it; raises what made it fail."""
+    """Wait until the stream has ended or a signal stops it. Raises the error that made it fail."""
     while True:
         if files is not None:
             files.check()
@@ -213,8 +216,8 @@ def run_to_end(
                 raise sink.failure from None
             raise
         monitor.tick(query)
-        if job.env.crash.point == "commit_log":
-            job.env.crash.reach_logged("commit_log", newest_batch(job.root.files, "commits"))
+        if job.env.crash.point == Step.COMMIT_LOG:
+            job.env.crash.reach_logged(Step.COMMIT_LOG, newest_batch(job.query_folder.files, "commits"))
         if ended:
             sink.end()
             return

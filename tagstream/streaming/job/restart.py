@@ -1,7 +1,7 @@
-"""Why one query ends and a new one starts: failures that a restart settles, and changes of the schema.
+"""Why one query ends and a new one starts: failures that a restart fixes, and changes of the schema.
 
-A new query starts after index and table were brought together again. The schema that the job writes is determined
-before each query, and checked before each batch.
+A new query starts after index and table were made consistent again. The schema that the job writes is determined before
+each query, and checked before each batch.
 """
 
 from __future__ import annotations
@@ -23,9 +23,12 @@ from tagstream.streaming.source.source import SchemaNotes
 from tagstream.streaming.source.transformation import source_schema
 from tagstream.table.errors import (
     ConfigError,
+    FileGoneError,
     ForeignCommitError,
     InstantConflictError,
+    LockLostError,
     MissingSliceError,
+    OverlapError,
     PendingClusteringError,
     SchemaRefusedError,
 )
@@ -36,35 +39,35 @@ LOG = logging.getLogger("tagstream")
 
 
 def schema_notes(job: JobContext) -> SchemaNotes:
-    """The notes of the query that is about to start."""
+    """The folder for schemas that the tasks of the next query find."""
     return SchemaNotes(job.schema_notes, str(job.run))
 
 
 def take_notes(job: JobContext) -> None:
-    """Keep the schemas that the tasks of the query that has ended have noticed; they count from the next query on."""
+    """Add the schemas that the tasks of the ended query have found. They apply from the next query on."""
     found = schema_notes(job).read()
     job.noticed = tuple(dict.fromkeys([*job.noticed, *found]))
 
 
 def forget_notes(job: JobContext) -> None:
-    """Remove what runs before have left: their batches are read again."""
-    job.root.files.delete_tree(SCHEMAS)
+    """Remove the schemas that earlier runs have stored: their batches are read again."""
+    job.query_folder.files.delete_tree(SCHEMAS)
 
 
 def look_at_schema(job: JobContext, *, again: bool = False) -> bool:
-    """Take up what the table's schema, the given one and those of records make together; SchemaRefusedError as of there.
+    """Use the schema that results from the table's schema, the given one and those of records. SchemaRefusedError where
+    they do not fit.
 
-    True when a type is another than that of the table's files.
-
-    ``again``: two queries have ended for a change without a batch between; ConfigError where there is none to be made.
+    ``again``: two queries have ended for a schema change without a batch in between; ConfigError where no change is
+    found. Returns True when a column has another type than in the table's files.
     """
     stamp = _stamp(job)
     avro_json, defaults_json = stream_schema(job.options, job.table, job.noticed)
     left_null = columns_left_null(job.options, avro_json)
     if left_null and (avro_json != job.avro_json or job.history.instant is None):
         LOG.warning(
-            "table %s has columns that %s lacks (%s): they stay, and are null in the rows that this job writes unless the "
-            "records have them",
+            "table %s has columns that %s lacks (%s): they are kept, and are null in the rows that this job writes unless "
+            "the records have them",
             job.table.base_path,
             given_name(job.options),
             ", ".join(left_null),
@@ -75,9 +78,9 @@ def look_at_schema(job: JobContext, *, again: bool = False) -> bool:
         LOG.warning("table %s: the schema changes: %s", job.table.base_path, "; ".join(told) or "a default")
     elif again and defaults_json == job.decode.defaults_json and evolution == job.decode.evolution:
         raise ConfigError(
-            f"{', '.join(dict.fromkeys(item.source for item in job.noticed)) or given_name(job.options)}: what it has more "
-            "than the table cannot be made out; nothing of the batch was written. Give tagstream.schema.evolution=given to "
-            "go on with the table's schema"
+            f"{', '.join(dict.fromkeys(item.source for item in job.noticed)) or given_name(job.options)}: it differs from "
+            "the table's schema, but no new column or type is found; the batch was not written. Set "
+            "tagstream.schema.evolution=given to continue with the table's schema"
         )
     job.take_schema(avro_json, defaults_json, evolution)
     job.hooks.look_at_schema = _watch_file(job, stamp)
@@ -88,7 +91,9 @@ def look_at_schema(job: JobContext, *, again: bool = False) -> bool:
 
 
 def _watch_file(job: JobContext, stamp: tuple[int, int] | None) -> Callable[[], None]:
-    """What looks at the schema file before a batch: only when it was written to since ``stamp``."""
+    """A check of the schema file to run before each batch. It reads the file only when it was written to since
+    ``stamp``.
+    """
     seen = [stamp]
 
     def look() -> None:
@@ -100,46 +105,50 @@ def _watch_file(job: JobContext, stamp: tuple[int, int] | None) -> Callable[[], 
             changed = _changed(job)
         except SchemaRefusedError:
             raise
-        except ConfigError as e:  # half written, perhaps; looked at again when it is written to
-            LOG.warning("%s; the job goes on with the schema that it had", e)
+        except ConfigError as e:  # perhaps it is only half written; it is read again when it is written to
+            LOG.warning("%s; the job continues with the schema that it had", e)
             return
         if changed:
-            raise SchemaChangedError(f"schema file {job.options.schema_file} was changed")
+            raise SchemaChangedError(f"schema file {job.options.source.schema_file} was changed")
 
     return look
 
 
 def _changed(job: JobContext) -> bool:
-    """Whether the schema file says something else; where records are transformed, what comes of it only Spark can tell."""
-    if job.options.transformers:
-        return source_schema(job.options) != job.options.transformed_from
+    """Whether the schema file has another schema. Of transformed records only the source's schema is compared, since
+    only Spark can determine theirs.
+    """
+    if job.options.source.transformers:
+        return source_schema(job.options) != job.options.source.transformed_from
     return stream_schema(job.options, job.table, job.noticed) != (job.avro_json, job.decode.defaults_json)
 
 
 def _stamp(job: JobContext) -> tuple[int, int] | None:
     """Modification time and size of the schema file; None where there is none."""
-    if job.options.schema_file is None:
+    if job.options.source.schema_file is None:
         return None
     try:
-        found = os.stat(job.options.schema_file.removeprefix("file://"))
+        found = os.stat(job.options.source.schema_file.removeprefix("file://"))
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size
 
 
+_MOST_GONE = 5  # tries in which files were missing that another writer may have rolled back
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
 _RESTARTED = (
-    IndexDamagedError, MissingSliceError, ForeignCommitError, InstantConflictError, PendingClusteringError,
-    PartitionDepthError, SchemaChangedError, TopicChangedError, TableSeenError,
+    IndexDamagedError, MissingSliceError, OverlapError, ForeignCommitError, InstantConflictError, PendingClusteringError,
+    PartitionDepthError, SchemaChangedError, TopicChangedError, TableSeenError, LockLostError, FileGoneError,
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Restart:
-    """``rebuild``: the index is loaded from the table again; ``doubt``: only if it lacks no commit of the table.
+    """Why a query restarts. ``rebuild``: load the index from the table again. ``doubt``: the same, but only if the
+    index lacks no commit of the table.
 
-    ``error``: class of what ended the query.
-    ``count``: restarts in a row without a batch in between. ``clustering``: the instant of one to be waited for.
+    ``error``: class of the error that ended the query. ``count``: restarts in a row without a batch in between.
+    ``clustering``: the instant of a clustering to wait for.
     """
 
     why: str
@@ -151,25 +160,28 @@ class Restart:
 
     @property
     def level(self) -> int:
-        """Of the log: that a new stream has seen its table is nothing to worry about."""
+        """Log level. It is normal that a new stream finds its table, so that is not a warning."""
         return logging.INFO if self.error == TableSeenError.__name__ else logging.WARNING
 
     @property
     def pause_s(self) -> float:
-        """How long to leave the table to other writers before the next try: none after the first, then doubling."""
+        """Seconds to wait before the next try, so that other writers can finish: 0 for the first, then doubling."""
         return 0.0 if self.count <= 1 else min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(self.count - 2, 20))
 
 
 def take_noticed(job: JobContext, why: str) -> None:
-    """Keep what the tasks of a query have noticed of schemas and of the source's table; ``why`` it ended."""
+    """Store the schemas and the source table that the tasks of a query have found. ``why``: the text of the query's
+    error.
+    """
     take_table(job, why)
     take_notes(job)
 
 
 def restart_after(error: Exception, sink: BatchSink, before: Restart | None) -> Restart | None:
-    """What to do about an error that ended the query; None where it is final, or where a rebuilt index has not helped.
+    """Decide what to do after an error that ended the query. None where it is final, or where a new index load has not
+    helped.
 
-    Other writers may come in between as often as they like: the pauses grow, the tries have no limit.
+    Conflicts with other writers may repeat without a limit, and the pauses grow.
     """
     texts = dict(own_errors(error))
     name = next((kind.__name__ for kind in _RESTARTED if kind.__name__ in texts), None)
@@ -179,9 +191,11 @@ def restart_after(error: Exception, sink: BatchSink, before: Restart | None) -> 
         before = None
     rebuild, doubt = name == IndexDamagedError.__name__, name == MissingSliceError.__name__
     if doubt and before is not None and before.doubt:
-        rebuild, doubt = True, False  # what the table has more was caught up with, and that was not it
+        rebuild, doubt = True, False  # the index has caught up with the table, and that has not helped
     if rebuild and before is not None and before.rebuild:
         return None
     count = 1 if before is None else before.count + 1
+    if name == FileGoneError.__name__ and (count > _MOST_GONE or not sink.has_other_writers):
+        return None
     clustering = sink.failure.instant if isinstance(sink.failure, PendingClusteringError) else None
     return Restart(texts[name] or str(error), rebuild, count, doubt, clustering, name)

@@ -1,4 +1,4 @@
-"""What a run works with, made from options, table and session: the checkpoint's fixed choices, index, writer, layout."""
+"""Make the context of a run from options, table and session: the checkpoint's fixed settings, index, writer and layout."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tagstream.state.checkpoint import (
     TABLE_INDEX,
     CheckpointMeta,
     clear_unfinished,
-    current_root,
+    current_query_folder,
     open_or_create_meta,
 )
 from tagstream.state.layout import StateLayout
-from tagstream.streaming.batch.context import INSERT_OVERWRITE, JobContext, RunEnvironment
+from tagstream.streaming.batch.context import JobContext, RunEnvironment
 from tagstream.streaming.batch.small_files import SmallFiles
 from tagstream.streaming.job.preflight import check_query
 from tagstream.streaming.job.query import claim_run, run_owner
@@ -33,15 +33,14 @@ from tagstream.streaming.process import CrashPlan, StopFlag
 from tagstream.streaming.recovery.same_source import source_table
 from tagstream.streaming.recovery.same_table import check_table, is_unused
 from tagstream.streaming.source.decode_spec import DecodeSpec
-from tagstream.table.file_group.bloom import BloomParams
+from tagstream.table.locks.lock import TableLock
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import Storage
-from tagstream.table.write.write_context import WriterOptions
+from tagstream.table.timeline.operation import WriteOperationType
 
 _BASE_INSERTS = "tagstream.inserts.to.base.files"
 LOG = logging.getLogger("tagstream")
-DAY_MS = 86_400_000
 
 
 def make_context(
@@ -52,9 +51,10 @@ def make_context(
     stop: StopFlag,
     crash: CrashPlan,
     clock_ms: Callable[[], int],
+    lock: TableLock | None = None,
 ) -> JobContext:
-    """Everything the run works with; the checkpoint's fixed choices are made here at its first start."""
-    checkpoint = open_storage(options.checkpoint_dir)
+    """Make the context of a run. At the first start of a checkpoint, its fixed settings are chosen and stored here."""
+    checkpoint = open_storage(options.run.checkpoint_dir)
     taken_over = check_table(checkpoint, table.base_path)
     if taken_over is not None:
         LOG.warning("%s", taken_over)
@@ -62,26 +62,28 @@ def make_context(
     decode = DecodeSpec.for_table(table, avro_json, with_defaults, options, source_table(checkpoint, options))
     meta = _open_meta(options, checkpoint, spark, table, decode)
     options = _as_first_spelled(options, meta.stream_id)
-    root = current_root(checkpoint)
+    query_folder = current_query_folder(checkpoint)
     owner = run_owner(clock_ms())
     run = claim_run(checkpoint, owner)
     index = make_index(options.index, table.config.record_key_fields)
-    inserts = "true" if options.op == INSERT_OVERWRITE else inserts_to_base_files(options, table)
+    inserts = (
+        "true"
+        if options.table.operation == WriteOperationType.INSERT_OVERWRITE
+        else inserts_to_base_files(options, table)
+    )
     base_only = inserts == "true" or (index is not None and not index.can_index_log_files)
-    local_root = options.index_local_dir or spark.conf.get("spark.local.dir", "/tmp") or "/tmp"
+    local_root = options.state.local_dir or spark.conf.get("spark.local.dir", "/tmp") or "/tmp"
     layout = StateLayout(
-        durable=root.files.below(INDEX),
+        durable=query_folder.files.below(INDEX),
         local_dir=os.path.join(local_root, *_local_names(options, table.base_path, checkpoint.root)),
         ordering=decode.ordering_kind,
         global_index=options.global_index,
-        ttl_ms=int(options.index_state_ttl_days * DAY_MS),
-        tombstone_ttl_ms=int(options.index_tombstone_ttl_days * DAY_MS),
+        ttl_ms=options.state.ttl_ms,
+        tombstone_ttl_ms=options.state.tombstone_ttl_ms,
         local_root=local_root,
     )
-    writer = WriterOptions(
-        codec=options.parquet_codec,
-        bloom=BloomParams(options.bloom_type, options.bloom_num_entries, options.bloom_fpp, options.bloom_max_entries),
-        row_group_bytes=options.parquet_block_size,
+    writer = replace(
+        options.writer,
         inserts_to_base_files=base_only,
         groups_begin_with_base_files=inserts == "first",
         compare_ordering=index is not None and not index.knows_ordering,
@@ -89,45 +91,63 @@ def make_context(
     )
     retained = int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 100)
     return JobContext(
-        env=RunEnvironment(checkpoint, meta, writer, lease, stop, crash, clock_ms, retained, index),
+        env=RunEnvironment(
+            checkpoint,
+            meta,
+            writer,
+            lease,
+            stop,
+            crash,
+            clock_ms,
+            retained,
+            lock or TableLock(None, options.lock),
+            index,
+        ),
         options=options,
         table=table,
-        root=root,
+        query_folder=query_folder,
         run=run,
         run_owner=owner,
         layout=layout,
         decode=decode,
         avro_json=avro_json,
         small_files=SmallFiles(
+            options.file_sizes,
             merge_on_read=table.config.is_merge_on_read,
-            small_limit=options.parquet_small_file_limit,
-            max_bytes=options.parquet_max_file_size,
             base_only=base_only,
             needs_base=inserts == "first",
-            record_bytes=options.record_size_estimate,
-            log_ratio=options.logfile_compression_ratio,
-            trust_share=options.record_size_threshold,
+            prefix=_file_prefix(meta.stream_id) if lease.is_shared else "",
         ),
     )
 
 
+def _file_prefix(stream_id: str) -> str:
+    """The beginning of the ids of a stream's file groups, where it shares the table: two streams do not fill the same."""
+    return hashlib.sha256(stream_id.encode()).hexdigest()[:8]
+
+
 def inserts_to_base_files(options: Options, table: HoodieTable) -> str:
-    """Whether new records of a merge-on-read table go to base files, as told: true, false, or first. Where nothing is told:
-    with a metadata table of version 8 or later, since hudi-rs passes over file groups without a base file there."""
+    """Whether new records of a merge-on-read table go to base files: "true", "false" or "first", as the option says.
+
+    Without the option: "true" with a metadata table of version 8 or later, since hudi-rs skips file groups without a
+    base file there.
+    """
     if _BASE_INSERTS in options.explicit or not table.config.has_completion_times:
-        return options.inserts_to_base_files
+        return options.index.inserts_to_base_files
     will_have = options.metadata.is_made(table.config.version) and table.timeline().newest is None
     keeps = options.metadata.enable is not False and (bool(table.config.metadata_partitions) or will_have)
     return str(keeps).lower()
 
 
 def _as_first_spelled(options: Options, stream_id: str) -> Options:
-    """The source folder by the path it was first read by: by another, through a link, Spark would take its files for new."""
+    """The options with the source folder's first path. With another path, for example through a link, Spark would read
+    its files again.
+    """
     first = PurePosixPath(stream_id)
-    named = options.streaming_checkpoint_identifier is not None or options.source_class != "dfs"
+    named = options.run.checkpoint_identifier is not None or options.source.kind != "dfs"
     if named or not first.is_absolute() or first == PurePosixPath(options.stream_id):
         return options
-    return replace(options, dfs_root=str(first))
+    return replace(options, files=replace(options.files, root=str(first)))
 
 
 def _open_meta(
@@ -135,15 +155,15 @@ def _open_meta(
 ) -> CheckpointMeta:
     clear_unfinished(checkpoint)
     check_query(checkpoint)
-    partitions = options.shuffle_partitions or spark.sparkContext.defaultParallelism
+    partitions = options.run.shuffle_partitions or spark.sparkContext.defaultParallelism
     return open_or_create_meta(
         checkpoint,
         shuffle_partitions=partitions,
-        key_groups=options.index_key_groups or 4 * partitions,
+        key_groups=options.state.key_groups or 4 * partitions,
         stream_id=options.stream_id,
         ordering=decode.ordering_kind,
-        # A pull-type index finds its keys in the table at every batch: which one it is may change.
-        global_index=options.index_global_enabled,
+        # A pull-type index looks up its keys in the table in every batch, so another one may be used later.
+        global_index=options.state.is_global,
         table_name=table.config.name,
         table_path=table.base_path,
         explicit=options.explicit,
@@ -153,9 +173,11 @@ def _open_meta(
 
 
 def _local_names(options: Options, base_path: str, checkpoint: str) -> list[str]:
-    """``tagstream-<user id>/<table hash>/<checkpoint hash>`` on every executor; in a named folder without the first.
+    """``tagstream-<user id>/<table hash>/<checkpoint hash>`` on every executor; without the first part in a configured
+    folder.
 
-    Users who share Spark's folder have a folder each: one of a fixed name would be the first one's.
+    Each user has a folder: several users may share Spark's local folder, and a folder with a fixed name would belong to
+    the first one.
     """
     names = [hashlib.sha256(text.encode()).hexdigest()[:16] for text in (base_path, checkpoint)]
-    return names if options.index_local_dir else [f"tagstream-{os.getuid()}", *names]
+    return names if options.state.local_dir else [f"tagstream-{os.getuid()}", *names]

@@ -1,17 +1,17 @@
-"""The Spark session of the job: found (spark-submit) or made (python), with the settings the index depends on.
+"""The Spark session of the job: an existing one (spark-submit) or a new one (python), with the settings that the index
+needs.
 
-Spark writes five checkpoint files a batch, each by a temporary file and a rename, through a manager that is chosen
-here. Spark's own choice of a manager, on Hadoop's ``FileContext``, asks the shell for links, owners and modes
-where Hadoop's native library is missing, as in pyspark: twenty processes and threads, 45 ms a file on a local
-disk. The manager on ``FileSystem`` starts four (14 ms), but is only right where a rename replaces what is there:
-it takes a refusal for success, and after a kill a state file would be that of an attempt which was never
-committed. Hadoop's local file system replaces. Hive's refuses (``ProxyLocalFileSystem``), which Spark finds first
-for local files where Hive's jars are. So Hadoop's is named, and the manager is tried before each query, on the
-checkpoint itself.
+Spark writes five checkpoint files per batch. Each is written to a temporary file and renamed, by a file manager that is
+chosen here. Spark's default manager uses Hadoop's ``FileContext``. Without Hadoop's native library, as in pyspark, it
+runs shell commands for links, owners and modes: twenty processes and threads, 45 ms per file on a local disk. The
+manager on ``FileSystem`` starts four (14 ms). It is only correct where a rename replaces an existing file: it treats a
+refused rename as success, and after a kill a state file could be that of an attempt which was never committed. Hadoop's
+local file system replaces the file. Hive's (``ProxyLocalFileSystem``) refuses, and Spark finds it first for local files
+where Hive's jars are on the class path. So Hadoop's file system is set, and the manager is tried before each query, on
+the checkpoint itself.
 
-An object store has no rename: Spark's own manager copies and deletes, 20 requests a file. On S3A the manager of
-``spark-hadoop-cloud`` opens a stream that becomes an object when it is closed, and that can be aborted: 9
-requests.
+An object store has no rename: Spark's default manager copies and deletes, with 20 requests per file. On S3A the manager
+of ``spark-hadoop-cloud`` opens a stream that becomes an object when it is closed, and that can be aborted: 9 requests.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ _ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointF
 QUICK_CHECKPOINT_FILES = {
     _MANAGER: f"{_PACKAGE}.FileSystemBasedCheckpointFileManager",
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
-    # Otherwise a JVM that has used local files before goes on with the file system of that time.
+    # Otherwise a JVM that has used local files before continues with the cached file system.
     "spark.hadoop.fs.file.impl.disable.cache": "true",
 }
 
 
 def choose_checkpoint_files(spark: SparkSession, checkpoint: str) -> bool:
-    """Set the manager of checkpoint files: the first that replaces files in ``checkpoint``, else Spark's own.
+    """Set the manager of checkpoint files: the quick one if it replaces files in ``checkpoint``, else Spark's default.
 
-    True when it is not Spark's own. A session that has another manager keeps it.
+    True when it is not Spark's default. A session with another manager keeps it.
     """
     quick = QUICK_CHECKPOINT_FILES[_MANAGER]
     if spark.conf.get(_MANAGER, None) not in (quick, _ABORTABLE):
@@ -69,16 +69,16 @@ def choose_checkpoint_files(spark: SparkSession, checkpoint: str) -> bool:
     try:
         if _replaces(spark, checkpoint):
             return True
-        reason = "a file that was there was not replaced"
+        reason = "an existing file was not replaced"
     except Py4JError as e:
         reason = str(e).strip().split("\n", 1)[0]
-    _CHECKPOINT_LOG.info("checkpoint files of %s are written in Spark's own way: %s", checkpoint, reason)
+    _CHECKPOINT_LOG.info("checkpoint files of %s are written with Spark's default manager: %s", checkpoint, reason)
     spark.conf.unset(_MANAGER)
     return False
 
 
 def _replaces(spark: SparkSession, checkpoint: str) -> bool:
-    """Write a file twice as Spark's state stores do, and look at which one is there."""
+    """Write a file twice as Spark's state stores do, and check that it has the second content."""
     jvm: Any = spark._jvm  # noqa: SLF001 (Spark has no public way to its file managers)
     session: Any = spark._jsparkSession  # noqa: SLF001
     folder = jvm.org.apache.hadoop.fs.Path(checkpoint)
@@ -101,17 +101,17 @@ def _replaces(spark: SparkSession, checkpoint: str) -> bool:
 
 LOG = logging.getLogger("tagstream")
 
-# Python workers keep the memory of a batch for the next one, up to 256 MiB: given back to the system between two batches,
-# each of its pages would be cleared and mapped again.
+# Python workers keep the memory of a batch for the next one, up to 256 MiB. If they returned it to the system between two
+# batches, each of its pages would be cleared and mapped again.
 _WORKER_MEMORY = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
 }
-# What a context says that was given up because no master answered.
+# Errors of a context that has stopped because no master answered.
 _NO_MASTER = ("Cannot call methods on a stopped SparkContext", "All masters are unresponsive")
-# On one host a shuffle's files are read from the system's cache a moment after they were written: packing them, and a
-# checksum that only tells what broke a file on its way, take a third of the time of Java's part of a task.
+# On one host a shuffle's files are read from the system's cache soon after they were written. Compressing them, and a
+# checksum that only diagnoses a corrupt file, take a third of the time of Java's part of a task.
 _ON_ONE_HOST = {"spark.shuffle.compress": "false", "spark.shuffle.checksum.enabled": "false"}
 _HADOOP = "spark.hadoop."
 _SOCKET_FOLDER = "/tmp"
@@ -120,7 +120,7 @@ DEFAULT_MASTER = "local[*,4]"  # the second number is how often a failed task is
 
 
 def under_spark_submit(env: Mapping[str, str]) -> bool:
-    """True when a JVM started this process and its settings are already fixed."""
+    """True when a JVM started this process, so its settings are already fixed."""
     return "PYSPARK_GATEWAY_PORT" in env
 
 
@@ -132,11 +132,11 @@ def start_session(
     env: MutableMapping[str, str],
     little_java: bool = False,
 ) -> SparkSession:
-    """Session with ``jars`` on its class path and ``conf`` where the user set nothing else.
+    """The session with ``jars`` on its class path and ``conf``, where the user set nothing else.
 
-    ``little_java``: no records go through Java's code (``little_java``), so its quick compiler and a small heap are enough.
-
-    Under spark-submit the JVM exists already: its master, memory and jars stay; ``jars`` are added if they are missing.
+    ``little_java``: see :func:`little_java`; then the quick compiler and a small heap are enough. Under spark-submit
+    the JVM already exists: its master, memory and jars stay, and missing ``jars`` are added. EnvironmentProblemError
+    when the master does not answer or the workers do not fit.
     """
     submitted = under_spark_submit(env) or SparkContext._active_spark_context is not None  # noqa: SLF001
     prepare_environment(env, given_settings(conf, env))
@@ -151,8 +151,8 @@ def start_session(
         "spark.sql.streaming.stopTimeout": "60s",
         **{f"spark.executorEnv.{name}": value for name, value in _WORKER_MEMORY.items()},
         **QUICK_CHECKPOINT_FILES,
-        "spark.scheduler.mode": "FAIR",  # a service beside the batches shares the cores with them
-        # A file of some MiB is cut evenly over the cores: what Spark takes opening one for makes the first part larger.
+        "spark.scheduler.mode": "FAIR",  # a table service that runs in parallel shares the cores with the batches
+        # A file of some MiB is split evenly over the cores: with a high cost for opening it, the first part would be larger.
         "spark.sql.files.openCostInBytes": str(64 << 10),
         **_worker_sockets(),
     }
@@ -181,7 +181,7 @@ def start_session(
         }
         if jars:
             defaults["spark.jars"] = ",".join(jars)
-    # Spark would write them on the command line of its JVM, where everybody on the machine reads them.
+    # Spark would write them on the command line of its JVM, which everybody on the machine can read.
     keys = {name: value for name, value in conf.items() if name.startswith(_HADOOP) and is_secret(name)}
     for key, value in (defaults | {name: value for name, value in conf.items() if name not in keys}).items():
         builder = builder.config(key, value)
@@ -192,8 +192,8 @@ def start_session(
             raise
         master = conf.get("spark.master") or SparkConf().get("spark.master", "") or DEFAULT_MASTER
         raise EnvironmentProblemError(
-            f"the Spark master {master} did not answer, or did not take the job; check that it runs, its address and port, "
-            f"and that it is Spark {pyspark.__version__} as here"
+            f"the Spark master {master} did not answer, or did not accept the job; check that it runs, its address and "
+            f"port, and that it runs Spark {pyspark.__version__} as here"
         ) from e
     for key, value in keys.items():
         spark.sparkContext._jsc.hadoopConfiguration().set(key.removeprefix(_HADOOP), value)  # noqa: SLF001
@@ -215,12 +215,12 @@ def start_session(
 
 
 def add_to_class_path(jars: Iterable[str]) -> None:
-    """Let Hadoop's class loader in the running JVM know the jars; where it takes none, SQL's ADD JAR is all there is.
+    """Add the jars to Hadoop's class loader in the running JVM. A loader that accepts none is skipped.
 
-    Hadoop looks for its file systems there and nowhere else, and ADD JAR has a loader of its own. Before there is a context
-    that loader is the thread's.
+    Hadoop searches only this loader for its file systems, and SQL's ADD JAR uses another one. Before a context exists,
+    it is the thread's loader.
     """
-    SparkContext._ensure_initialized()  # noqa: SLF001 (the JVM is there, whoever started it)
+    SparkContext._ensure_initialized()  # noqa: SLF001 (connects to the JVM)
     context, java = SparkContext._active_spark_context, SparkContext._jvm.java  # type: ignore[union-attr]  # noqa: SLF001
     if context is None:
         loader = java.lang.Thread.currentThread().getContextClassLoader()
@@ -232,11 +232,12 @@ def add_to_class_path(jars: Iterable[str]) -> None:
 
 
 def _worker_sockets() -> dict[str, str]:
-    """Spark talks to its Python workers by sockets in a folder where the system has them.
+    """Settings that let Spark talk to its Python workers by Unix domain sockets, where the system has them.
 
-    By TCP every task waits 40 ms more: the JVM's last bytes of a task are held back until the worker's system has
-    acknowledged those before (Nagle's algorithm), and that one puts its acknowledgement off. The folder's name is
-    short, since a socket's may have 107 bytes: the JVM's own temporary folder lies deep on YARN.
+    By TCP every task waits 40 ms more: the JVM's last bytes of a task are delayed until the worker's system has
+    acknowledged the bytes before them (Nagle's algorithm), and that system delays its acknowledgement. The folder's
+    name is short, since the name of a socket may have at most 107 bytes, and on YARN the JVM's temporary folder has a
+    long path.
     """
     if not hasattr(socket, "AF_UNIX") or not os.access(_SOCKET_FOLDER, os.W_OK | os.X_OK):
         return {}
@@ -247,7 +248,7 @@ def _worker_sockets() -> dict[str, str]:
 
 
 def given_settings(conf: Mapping[str, str], env: Mapping[str, str]) -> dict[str, str]:
-    """Spark's settings as the user gave them: the job's, over those of spark-submit."""
+    """Spark's settings as the user gave them: the job's, then those of spark-submit."""
     if not under_spark_submit(env):
         return dict(conf)
     SparkContext._ensure_initialized()  # noqa: SLF001 (the gateway of spark-submit, so that its settings can be read)
@@ -255,52 +256,53 @@ def given_settings(conf: Mapping[str, str], env: Mapping[str, str]) -> dict[str,
 
 
 def spark_conf(options: Options) -> dict[str, str]:
-    """What the options set of Spark's own settings."""
-    conf = dict(options.spark_conf)
-    if options.spark_master:
-        conf["spark.master"] = options.spark_master
+    """Spark's settings from the options."""
+    conf = dict(options.run.spark_conf)
+    if options.run.spark_master:
+        conf["spark.master"] = options.run.spark_master
     return conf
 
 
 def session_conf(options: Options, env: Mapping[str, str]) -> dict[str, str]:
-    """The same, and what the environment says of the checkpoint's file system."""
-    return store_conf(options.checkpoint_dir, kept_settings(env), env) | spark_conf(options)
+    """Spark's settings from the options and, for the checkpoint's file system, from the environment."""
+    return store_conf(options.run.checkpoint_dir, kept_settings(env), env) | spark_conf(options)
 
 
 def little_java(options: Options) -> bool:
-    """Whether Java's part of a batch is planning and handing over: Python reads the files, and no SQL is on the way.
+    """Whether Java only plans and passes on the data of a batch: Python reads the files, and no SQL is involved.
 
-    Then its second compiler costs a tenth of a batch's processor time, for an hour, and gives nothing back. Reading a topic
-    it does: a sixth more records. With the serial collector the JVM needs 0.7 GiB where it took 1.2, and no more time.
+    Then Java's second compiler would use a tenth of a batch's processor time for an hour, without a benefit. For a
+    topic it has one: a sixth more records. With the serial collector the JVM needs 0.7 GiB instead of 1.2, and no more
+    time.
     """
-    return options.source_class not in ("kafka", "frame") and not options.transformers
+    return options.source.kind not in ("kafka", "frame") and not options.source.transformers
 
 
 def spark_needs(options: Options, env: Mapping[str, str]) -> SparkNeeds:
-    """What the session of a run with these options has to be given. Spark's settings may name Kafka's connector already."""
+    """What the session of a run with these options needs. Spark's settings may already name Kafka's connector."""
     settings = given_settings(spark_conf(options), env)
-    reads_topic = options.source_class == "kafka" and not options.bootstrap_only
+    reads_topic = options.source.kind == "kafka" and not options.run.bootstrap_only
     return SparkNeeds(
         java=not under_spark_submit(env),
         connector=reads_topic and not brings_connector(settings),
         master=settings.get("spark.master"),
-        s3a=not options.bootstrap_only and needs_s3a(options.checkpoint_dir, settings),
+        s3a=not options.run.bootstrap_only and needs_s3a(options.run.checkpoint_dir, settings),
     )
 
 
 def take_store_settings(options: Options, env: MutableMapping[str, str]) -> None:
-    """Keep what Spark's settings say of file systems for the storages of this process; before the first is opened."""
+    """Use the file system settings of Spark for the storages of this process. Call it before the first one is opened."""
     keep_settings(store_settings(given_settings(spark_conf(options), env)), env)
 
 
 def needed_jars(needs: SparkNeeds, env: Mapping[str, str]) -> list[str]:
-    """The jars that Spark has to be given, fetched the first time."""
+    """The jars that Spark needs, downloaded at the first call."""
     jars = [*(connector_jars(env=env) if needs.connector else ()), *(s3a_jars(env=env) if needs.s3a else ())]
     return [str(jar) for jar in jars]
 
 
 def _ships_files(env: Mapping[str, str]) -> bool:
-    """True when ``--py-files`` brings the packages: a worker finds them, the daemon that forks it does not."""
+    """True when ``--py-files`` ships the packages: a worker finds them, but not the daemon that forks it."""
     return under_spark_submit(env) and bool(given_settings({}, env).get("spark.submit.pyFiles", ""))
 
 
@@ -313,21 +315,21 @@ def has_ended(spark: SparkSession) -> bool:
 
 
 def end_session(spark: SparkSession) -> None:
-    """Stop Spark; a JVM that was ended by the signal that ends this job (sent to all of its processes) is no failure."""
+    """Stop Spark. It is not an error when the signal that ends this job has also ended the JVM."""
     with suppress(Py4JError, ConnectionError):
         spark.stop()
 
 
 def fix_state_settings(spark: SparkSession, shuffle_partitions: int) -> None:
-    """Settings which the state's layout depends on: taken from the checkpoint, never from the session.
+    """Set the settings that the state's layout depends on, from the checkpoint and not from the session.
 
-    A warning where that leaves cores without work: only as many tasks tag and write as there are shuffle partitions.
+    Warns where cores stay unused: only as many tasks tag and write as there are shuffle partitions.
     """
     cores = spark.sparkContext.defaultParallelism
     if cores > shuffle_partitions:
         LOG.warning(
-            "Spark has %d cores here, and the checkpoint %d shuffle partitions: only so many cores tag and write. For more, "
-            "end the job and make a checkpoint with tagstream rescale --shuffle-partitions %d (a new one takes "
+            "Spark has %d cores here, but the checkpoint has %d shuffle partitions: only so many cores tag and write. For "
+            "more, end the job and make a checkpoint with tagstream rescale --shuffle-partitions %d (a new checkpoint uses "
             "spark.sql.shuffle.partitions)",
             cores, shuffle_partitions, cores,
         )  # fmt: skip

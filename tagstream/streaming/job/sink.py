@@ -1,27 +1,25 @@
-"""The sink: one micro-batch into one commit, exactly once.
+"""The sink: one micro-batch becomes one commit, exactly once.
 
-The steps of a batch; each is also a crash point of ``streaming.process``:
+The steps of a batch. Each is also a crash point of ``streaming.process``:
 
-1. ``profile_pinned``    the write profile is in the checkpoint; no attempt of this run decides with another one
+1. ``profile_pinned``    the write profile is in the checkpoint; no attempt of this run uses another one
 2. ``requested``         the instant's requested file exists
-3. ``inflight``          the instant's inflight file exists: from now on leftovers can be rolled back by markers
+3. ``inflight``          the instant's inflight file exists: from now on a rollback finds its files by markers
 4. ``delta_durable``     (tag stage) a key group's change of state is in the checkpoint
 5. ``state_committed``   Spark has committed the pointers of the batch's state version; no table file is written
 6. ``files_written``     every data file is staged, none is in its partition
-7. ``files_published``   the data files that the tasks' answers name have their names, which markers tell
+7. ``files_published``   the data files that the tasks returned have their names, which the markers list
 8. ``manifest_durable``  the batch manifest names the winning delta of every key group
 9. ``metadata_begun``, ``metadata_files``, ``metadata_completed``, where the table has a metadata table: its delta
-   commit of the same instant is pending, has its log files, is completed. It counts after the next step
+   commit of the same instant is pending, has its log files, is completed. Readers use it after the next step.
 10. ``completed``        the completed instant was created exclusively: the batch is committed
 11. ``commit_log``       Spark's own commit log has the batch
 
-On a store far away, steps that do not need one another are done at the same time (``streaming.job.commit``): 7 and
-8 come in any order.
+On a remote store, independent steps run in parallel (``streaming.job.commit``): 7 and 8 end in any order.
 
-A crash before 10 leaves a pending instant: the next run rolls it back and does the batch again with a new profile.
-A crash after 10 makes Spark run the batch again: the timeline holds it, so it is replayed. A replay goes *through*
-the stateful operator (Spark needs that state version) with the deltas the commit was made with, and writes
-nothing.
+A crash before 10 leaves a pending instant. The next run rolls it back and processes the batch again with a new profile.
+After a crash after 10 Spark runs the batch again. The timeline has it, so it is a replay. A replay runs *through* the
+stateful operator, because Spark needs that state version. It uses the deltas of the commit, and writes nothing.
 """
 
 from __future__ import annotations
@@ -34,18 +32,19 @@ from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
+import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from tagstream.spark_release import repartition_by_id
-from tagstream.state.layout import standing_labels
-from tagstream.streaming.batch.changed_keys import forget_left
+from tagstream.state.layout import partition_labels
+from tagstream.streaming.batch.changed_keys import remove_changed_key_rows
 from tagstream.streaming.batch.commit_record import CommitRecord
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.located import work_of
 from tagstream.streaming.batch.metadata_keeper import deleted_rows, without_moves
 from tagstream.streaming.batch.quarantine import batch_folder, first_reason, forget_batch, forget_old
 from tagstream.streaming.batch.report import BatchReport
-from tagstream.streaming.batch.spark_checkpoint import Epoch, forget_old_plans, newest_batch, read_epoch
+from tagstream.streaming.batch.spark_checkpoint import SparkBatch, forget_old_plans, newest_batch, read_spark_batch
 from tagstream.streaming.batch.write import RESULT_SCHEMA, make_write_function, unpack_rows
 from tagstream.streaming.errors import BadRecordsError, StopRequested
 from tagstream.streaming.job.commit import Outcome, begin, publish, settle_depth
@@ -56,15 +55,18 @@ from tagstream.streaming.services.table_services import TableServices
 from tagstream.streaming.source.dataframe import Frame
 from tagstream.table.errors import TagstreamError
 from tagstream.table.services.failed_writes import sweep_copies
+from tagstream.table.steps import Step
+from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
+from tagstream.table.timeline.instant import Instant
 from tagstream.table.write import commit as protocol
 
 LOG = logging.getLogger("tagstream")
 DAY_MS = 86_400_000
-LEFT_DAYS = 7  # how far apart a topic's partitions may be read
+CHANGED_KEYS_DAYS = 7  # the longest lag between a topic's partitions for which rows of changed keys are kept
 
 
 class BatchSink:
-    """Called by Spark with every micro-batch, in the driver, one at a time."""
+    """Spark calls it in the driver with every micro-batch, one after the other."""
 
     def __init__(
         self,
@@ -80,7 +82,7 @@ class BatchSink:
         self._keeps_state = frame is not None and frame.keeps_state
         self._deliver = deliver
         self._services = services
-        self._of_rows = job.options.source_class == "frame"
+        self._of_rows = job.options.source.kind == "frame"
         self._one_at_a_time = threading.Lock()
         self._on_begin = on_begin
         self._guard = TimelineGuard(job)
@@ -89,15 +91,15 @@ class BatchSink:
         self._groups: dict[int, dict[str, int]] = {}
         self._running = threading.Event()
         self._last_batch: int | None = None
-        self._epoch: Epoch | None = None
+        self._spark_batch: SparkBatch | None = None
         self.begun = 0
         self.committed = 0
         self.failure: Exception | None = None
 
     def __call__(self, rows: DataFrame, batch_id: int) -> None:
-        """Commit the batch, or replay it when the table has it already.
+        """Commit the batch, or replay it when the table already has it.
 
-        Every error fails the query; ``failure`` keeps it, since what Spark raises for it has lost its text.
+        Every error fails the query. ``failure`` keeps the error, since Spark's exception for it has lost its text.
         """
         self._running.set()
         self.begun += 1
@@ -117,7 +119,9 @@ class BatchSink:
             self._running.clear()
 
     def idle(self) -> None:
-        """Between two batches, from another thread: a batch that begins waits until it has ended."""
+        """Finish table services between two batches. Called from another thread; a batch that begins waits until it has
+        ended.
+        """
         if self._services is None or not self._one_at_a_time.acquire(blocking=False):
             return
         try:
@@ -126,27 +130,34 @@ class BatchSink:
             self._one_at_a_time.release()
 
     def end(self) -> None:
-        """The stream has taken all there is."""
+        """The stream has read its whole source: finish the table services."""
         if self._services is not None:
             self._services.finish(self._last_batch, self._guard.committed, wait=True)
 
     @property
+    def has_other_writers(self) -> bool:
+        """Whether other writers may write to the table at the same time."""
+        return self._job.env.lease.is_shared
+
+    @property
     def running(self) -> bool:
-        """Whether a batch is under way."""
+        """Whether a batch is running."""
         return self._running.is_set()
 
     def pause_between_batches(self) -> bool:
-        """True when no batch runs and Spark has logged the last one: the query can be stopped without a replay."""
+        """True when no batch runs and Spark has logged the last one. Then the query can be stopped without a later
+        replay.
+        """
         if self._running.is_set():
             return False
-        done = newest_batch(self._job.root.files, "commits")
+        done = newest_batch(self._job.query_folder.files, "commits")
         return self._last_batch is None or (done is not None and done >= self._last_batch)
 
-    def tell_quarantined(self) -> None:
-        """Say at the end where the bad records are that the run went on without."""
+    def report_quarantined(self) -> None:
+        """Log at the end of a run how many bad records were left out, and where they are."""
         if self._bad_records and not isinstance(self.failure, BadRecordsError):
             LOG.warning(
-                "%s bad records were left out; they are in %s: `tagstream quarantine list --checkpoint-dir %s` shows them",
+                "%s bad records were left out and are in %s: `tagstream quarantine list --checkpoint-dir %s` shows them",
                 f"{self._bad_records:,}",
                 self._job.quarantine.root,
                 self._job.env.checkpoint.root,
@@ -154,19 +165,22 @@ class BatchSink:
 
     def _batch(self, rows: DataFrame, batch_id: int) -> None:
         job = self._job
-        job.env.crash.reach("commit_log", batch_id - 1)  # Spark logs a batch before it begins the next
+        job.env.crash.reach(Step.COMMIT_LOG, batch_id - 1)  # Spark logs a batch before it begins the next
         if job.env.stop.requested:
-            raise StopRequested(f"asked to end by {job.env.stop.signal_name} before batch {batch_id} began")
+            raise StopRequested(f"stopped by {job.env.stop.signal_name} before batch {batch_id} began")
         started = time.monotonic()
         job.hooks.step("checking the timeline", batch_id)
-        epoch, found = self._guard.before_batch(
-            lambda: read_epoch(job.root.files, batch_id, files=job.decode.files, rows=self._of_rows, before=self._epoch)
+        spark_batch, found = self._guard.before_batch(
+            lambda: read_spark_batch(
+                job.query_folder.files, batch_id, files=job.decode.files, rows=self._of_rows, before=self._spark_batch
+            ),
+            rows.sparkSession,
         )
-        self._epoch = epoch
+        self._spark_batch = spark_batch
         if found is not None:
-            outcome, report = self._replay(rows, epoch, found)
+            outcome, report = self._replay(rows, spark_batch, found)
         else:
-            outcome, report = self._process(rows, epoch, started)
+            outcome, report = self._process(rows, spark_batch, started)
         self._groups |= outcome.groups
         self._deliver(batch_id)
         if job.history.late_copies:  # before anything is archived
@@ -178,11 +192,11 @@ class BatchSink:
             report = replace(report, phases={**report.phases, "services": time.monotonic() - begun})
         if outcome.counts["twice"]:
             LOG.warning(
-                "%s keys that another writer wrote are live in another place of the table too; the newer one counts, and "
-                "the next record of such a key replaces or deletes all of its rows. All are listed in %s/*.twice.jsonl; "
+                "%s keys of another writer have a row in a second file group, too; the newer row counts, and the next "
+                "record of such a key replaces or deletes all of its rows. All are listed in %s/*.twice.jsonl; "
                 "`tagstream table dedup` keeps the newest row of each",
                 f"{outcome.counts['twice']:,}",
-                job.layout.durable.where(job.layout.epoch_dir(job.position.generation, job.position.epoch)),
+                job.layout.durable.where(job.layout.catch_up_dir(job.position.index_load, job.position.catch_up)),
             )
         total = Counter[str]()
         for counts in self._groups.values():
@@ -200,70 +214,56 @@ class BatchSink:
         self._on_report(report)
         job.collect_garbage(batch_id)
         if job.decode.files:
-            forget_old_plans(job.root.files, batch_id, job.env.retain_batches)
+            forget_old_plans(job.query_folder.files, batch_id, job.env.retain_batches)
         if batch_id % max(1, job.env.retain_batches // 10):
             return
         if job.decode.reads_headers:
-            forget_left(job.left, job.env.clock_ms() - LEFT_DAYS * DAY_MS)
-        if job.options.quarantine_days:
-            forget_old(job.quarantine, job.env.clock_ms() - int(job.options.quarantine_days * DAY_MS))
+            remove_changed_key_rows(job.changed_keys, job.env.clock_ms() - CHANGED_KEYS_DAYS * DAY_MS)
+        if job.options.run.quarantine_days:
+            forget_old(job.quarantine, job.env.clock_ms() - int(job.options.run.quarantine_days * DAY_MS))
 
-    def _process(self, rows: DataFrame, epoch: Epoch, started: float) -> tuple[Outcome, BatchReport]:
-        job, crash, batch = self._job, self._job.env.crash, epoch.batch_id
+    def _process(self, rows: DataFrame, spark_batch: SparkBatch, started: float) -> tuple[Outcome, BatchReport]:
+        job, crash, batch = self._job, self._job.env.crash, spark_batch.batch_id
         clock = [started, time.monotonic()]
         job.hooks.look_at_schema()
-        if job.metadata is not None:
-            job.env.lease.check()
-            execute = on_executors(rows.sparkSession)
-            job.metadata.maintain(job.env.clock_ms, job.options.metadata.max_delta_commits, execute)
-        job.hooks.step("beginning the instant", batch)
-        job.history.instant = instant = self._guard.next_instant()
-        begin(job, epoch, instant)
-        job.env.lease.check()  # in the tag stage Spark writes its state over what a successor may have there
-        if self.committed == 0:  # what an earlier attempt found bad need not be so any more
+        lock = job.env.lock
+        with lock.hold("a new instant"):
+            if job.metadata is not None:
+                job.env.check()
+                execute = on_executors(rows.sparkSession)
+                job.metadata.maintain(job.env.clock_ms, job.options.metadata.max_delta_commits, execute)
+            job.hooks.step("beginning the instant", batch)
+            job.history.instant = instant = self._guard.next_instant()
+            begin(job, spark_batch, instant)
+        job.env.lease.check()  # in the tag stage Spark overwrites its state, which a successor may have written
+        if self.committed == 0:  # records that were bad in an earlier attempt may be good now
             forget_batch(job.quarantine, batch)
         clock.append(time.monotonic())
         job.hooks.step("reading, tagging and writing", batch)
-        outcome = self._run(rows, epoch, instant, replay=False)
+        outcome = self._run(rows, spark_batch, instant, replay=False)
         clock.append(time.monotonic())
         job.hooks.step("committing", batch)
-        crash.reach("files_written", batch)
+        crash.reach(Step.FILES_WRITTEN, batch)
         job.hooks.check_topic()
-        self._check_bad_records(outcome, epoch, instant)
+        self._check_bad_records(outcome, spark_batch, instant)
         settle_depth(job, outcome.statuses, self._guard.roll_back)
         written = unpack_rows(outcome.written)
         if job.env.index is not None and not job.env.index.update_in_tasks:
             job.env.index.update_location(without_moves(written), instant)
         if self._services is not None:
             self._services.give_way(batch, outcome.statuses)
+        adds = ("inserts", "moves", *(("unknown_deletes",) if job.env.lease.is_shared else ()))
+        adds_keys = job.overwrites or any(outcome.counts[name] for name in adds)
+        self._guard.before_publish(outcome.statuses, adds_keys=adds_keys)
         protocol.announce_files(job.table, instant, outcome.statuses, check=job.env.lease.check)
-        # Runs that died have left manifests of the batch that they died in, which is the first one of this run.
-        metadata = publish(job, epoch, instant, outcome, follows=self._guard.follows, after_others=self.committed == 0)
-        adds_keys = job.overwrites or bool(outcome.counts["inserts"] or outcome.counts["moves"])
-        kept_at = None
-        if job.metadata is not None:
-            # Another writer that is at work may be telling the metadata table, too: only one may at a time.
-            self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys)
-            kept_at = job.metadata.commit(
-                instant,
-                outcome.statuses,
-                written,
-                job.env.clock_ms,
-                lambda step: crash.reach(step, batch),
-                job.env.lease.check,
-            )
-        completed = protocol.complete(
-            job.table,
-            instant,
-            job.action,
-            metadata,
-            guard=lambda: self._guard.before_complete(instant, outcome.statuses, adds_keys=adds_keys),
-            clock_ms=job.env.clock_ms,
-            after=kept_at,
-            is_staged=True,
-            and_then=lambda: job.env.lease.beat(None),
+        # A run that died may have written a manifest of its last batch, which is the first batch of this run.
+        metadata = publish(
+            job, spark_batch, instant, outcome, follows=self._guard.follows, after_others=self.committed == 0
         )
-        crash.reach("completed", batch)
+        with lock.hold(f"the commit of {instant}"):
+            completed = self._complete(instant, batch, outcome.statuses, metadata, written, adds_keys=adds_keys)
+        crash.reach(Step.COMPLETED, batch)
+        job.env.lease.end_turn()
         self._guard.completed(completed)
         job.committed(outcome.deltas)
         self.committed += 1
@@ -273,68 +273,107 @@ class BatchSink:
         job.small_files.apply(outcome.statuses)
         clock.append(time.monotonic())
         phases = dict(zip(("check", "prepare", "tasks", "commit"), (b - a for a, b in pairwise(clock)), strict=True))
-        return outcome, self._report(epoch, outcome, instant, phases)
+        return outcome, self._report(spark_batch, outcome, instant, phases)
 
-    def _replay(self, rows: DataFrame, epoch: Epoch, found: tuple[str, CommitRecord]) -> tuple[Outcome, BatchReport]:
-        """The table has this batch: give Spark its state version, adopt the commit's deltas, write nothing.
+    def _complete(
+        self,
+        instant: str,
+        batch: int,
+        statuses: list[WriteStatus],
+        metadata: CommitMetadata,
+        written: pa.Table,
+        *,
+        adds_keys: bool,
+    ) -> Instant:
+        """Compare with newer commits, write the delta of the metadata table, and complete the instant."""
+        job, kept_at = self._job, None
+        if job.metadata is not None:
+            # Another active writer may also write to the metadata table, and only one may do so at a time.
+            self._guard.before_complete(instant, statuses, adds_keys=adds_keys)
+            kept_at = job.metadata.commit(
+                instant,
+                statuses,
+                written,
+                job.env.clock_ms,
+                lambda step: job.env.crash.reach(step, batch),
+                job.env.check,
+            )
+        return protocol.complete(
+            job.table,
+            instant,
+            job.action,
+            metadata,
+            guard=lambda: self._guard.before_complete(instant, statuses, adds_keys=adds_keys),
+            clock_ms=job.env.clock_ms,
+            after=kept_at,
+            is_staged=True,
+            and_then=lambda: job.env.lease.beat(None),
+        )
 
-        Without a stateful operator there is nothing to give: the batch is passed over. With a pull-type index only a
-        DataFrame can have one, which is the user's.
+    def _replay(
+        self, rows: DataFrame, spark_batch: SparkBatch, found: tuple[str, CommitRecord]
+    ) -> tuple[Outcome, BatchReport]:
+        """The table has this batch: let Spark make its state version with the commit's deltas, and write nothing.
+
+        Without a stateful operator the batch is skipped. With a pull-type index only a DataFrame can have stateful
+        operators, which are the user's.
         """
         instant, record = found
-        self._job.hooks.step("replaying: the table has it already", epoch.batch_id)
+        self._job.hooks.step("replaying: the table already has it", spark_batch.batch_id)
         if self._job.env.index is not None:
             if self._keeps_state:
-                self._job.pin_replay(epoch, instant, record.manifest)  # tasks ask it how deep partitions are
+                self._job.pin_replay(
+                    spark_batch, instant, record.manifest
+                )  # tasks read the depth of partitions from it
                 rows.write.format("noop").mode("overwrite").save()
-            return Outcome(), replace(self._report(epoch, Outcome(), instant, {}), replayed=True)
-        self._job.pin_replay(epoch, instant, record.manifest)
-        outcome = self._run(rows, epoch, instant, replay=True)
-        return outcome, replace(self._report(epoch, outcome, instant, {}), replayed=True)
+            return Outcome(), replace(self._report(spark_batch, Outcome(), instant, {}), replayed=True)
+        self._job.pin_replay(spark_batch, instant, record.manifest)
+        outcome = self._run(rows, spark_batch, instant, replay=True)
+        return outcome, replace(self._report(spark_batch, outcome, instant, {}), replayed=True)
 
-    def _run(self, rows: DataFrame, epoch: Epoch, instant: str, *, replay: bool) -> Outcome:
-        """The one Spark action of the batch; it consumes every partition of the stateful plan.
+    def _run(self, rows: DataFrame, spark_batch: SparkBatch, instant: str, *, replay: bool) -> Outcome:
+        """Run the one Spark action of the batch, which consumes every partition of the stateful plan.
 
-        With a pull-type index the records are kept while it runs: it may need their keys before anything else, and Spark's
-        state of the source's own plan must be read and written once.
+        With a pull-type index the records are persisted meanwhile: the index may need their keys first, and state of
+        the source's plan must be read and written only once.
         """
         job, index = self._job, self._job.env.index
         if index is None:
-            return self._act(rows, epoch, instant, replay=replay)
+            return self._act(rows, spark_batch, instant, replay=replay)
         if index.knows_absence or self._keeps_state:
             rows = rows.persist()
         try:
-            return self._act(located_rows(job, rows, instant), epoch, instant, replay=replay)
+            return self._act(located_rows(job, rows, instant), spark_batch, instant, replay=replay)
         finally:
             index.end_batch()
             rows.unpersist()
 
-    def _act(self, rows: DataFrame, epoch: Epoch, instant: str, *, replay: bool) -> Outcome:
+    def _act(self, rows: DataFrame, spark_batch: SparkBatch, instant: str, *, replay: bool) -> Outcome:
         job = self._job
-        write = make_write_function(job.write_spec(epoch.batch_id, instant, replay=replay))
-        lanes = repartition_by_id(rows, standing_labels(job.env.meta.shuffle_partitions), "lane")
-        result = lanes.mapInArrow(write, RESULT_SCHEMA).collect()
+        write = make_write_function(job.write_spec(spark_batch.batch_id, instant, replay=replay))
+        write_tasks = repartition_by_id(rows, partition_labels(job.env.meta.shuffle_partitions), "lane")
+        result = write_tasks.mapInArrow(write, RESULT_SCHEMA).collect()
         return Outcome.of(result, replay=replay)
 
-    def _check_bad_records(self, outcome: Outcome, epoch: Epoch, instant: str) -> None:
+    def _check_bad_records(self, outcome: Outcome, spark_batch: SparkBatch, instant: str) -> None:
         job = self._job
         self._bad_records += outcome.counts["quarantined"]
-        if job.options.commit_on_errors or self._bad_records <= job.options.max_bad_records:
+        if job.options.run.commit_on_errors or self._bad_records <= job.options.run.max_bad_records:
             return
         self._guard.roll_back(instant)
         raise BadRecordsError(
-            f"{outcome.counts['quarantined']} bad records in batch {epoch.batch_id} "
-            f"({self._bad_records} in this run, {job.options.max_bad_records} allowed); nothing of the batch was "
-            f"committed. {first_reason(job.quarantine, epoch.batch_id)}`tagstream quarantine list --checkpoint-dir "
-            f"{job.env.checkpoint.root}` shows them (they are in {job.quarantine.where(batch_folder(epoch.batch_id))}, with "
-            "the reason of each). Correct the source, or pass --commit-on-errors or a greater "
-            "--max-bad-records to go on without them"
+            f"{outcome.counts['quarantined']} bad records in batch {spark_batch.batch_id} "
+            f"({self._bad_records} in this run, {job.options.run.max_bad_records} allowed); nothing of the batch was "
+            f"committed. {first_reason(job.quarantine, spark_batch.batch_id)}`tagstream quarantine list --checkpoint-dir "
+            f"{job.env.checkpoint.root}` shows them (they are in "
+            f"{job.quarantine.where(batch_folder(spark_batch.batch_id))}, with the reason of each). "
+            "Correct the source, or pass --commit-on-errors or a greater --max-bad-records to continue without them"
         )
 
-    def _report(self, epoch: Epoch, outcome: Outcome, instant: str, phases: dict[str, float]) -> BatchReport:
+    def _report(self, spark_batch: SparkBatch, outcome: Outcome, instant: str, phases: dict[str, float]) -> BatchReport:
         n = outcome.counts
         return BatchReport(
-            batch_id=epoch.batch_id,
+            batch_id=spark_batch.batch_id,
             instant=instant,
             replayed=False,
             records=n["records"] + n["quarantined"] + n["skipped"],

@@ -1,4 +1,4 @@
-"""The folder of files that a job reads: looked at before its query starts, and while it runs if it is to go on."""
+"""The source folder of a job: listed before its query starts, and with ``--continuous`` also while it runs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from tagstream.streaming.source.file_lister import FileLister, ListerOptions, Li
 from tagstream.streaming.source.file_plans import PlanLog, Positions, Split, plan_number, read_plan
 from tagstream.streaming.source.file_reader import FilesSpec
 from tagstream.streaming.source.source_file import position_of
-from tagstream.table.storage.opening import is_ours, open_storage, path_of
+from tagstream.table.storage.opening import is_supported, open_storage, path_of
 from tagstream.table.storage.storage import Storage
 
 LOG = logging.getLogger("tagstream")
 
 
 class SourceFiles:
-    """The plans of a query's folder: made once, or in the background until :meth:`close`."""
+    """The plans for a query's source folder: made once, or in the background until :meth:`close`."""
 
     def __init__(self, folder: str, spec: FilesSpec, thread: ListerThread | None) -> None:
         self.folder = folder
@@ -40,109 +40,120 @@ class SourceFiles:
 
     @classmethod
     def open(cls, spark: SparkSession, job: JobContext) -> SourceFiles | None:
-        """Look at the folder, plan what is new, and go on looking with ``--continuous``.
+        """List the folder and plan new files. With ``--continuous`` this is repeated until :meth:`close`.
 
-        None for Kafka, and for a folder on a store that only Spark reads: there it lists and reads the files itself.
+        None for Kafka, and for a folder on a store that only Spark reads: then Spark lists and reads the files.
         """
         options = job.options
-        if options.source_class != "dfs" or not is_ours(options.dfs_root or ""):
+        if options.source.kind != "dfs" or not is_supported(options.files.root or ""):
             return None
-        source = open_storage(options.dfs_root or "")
-        follow_moved_plans(job.root.files)
-        log = PlanLog(job.root.files)
+        source = open_storage(options.files.root or "")
+        follow_moved_plans(job.query_folder.files)
+        log = PlanLog(job.query_folder.files)
         clean = clean_options(options)
         cleaner = None
         if clean is not None:
-            unfinished = partial(unfinished_paths, job.root.files, log)
+            unfinished = partial(unfinished_paths, job.query_folder.files, log)
             cleaner = SourceCleaner(source, clean, job.env.clock_ms, job.env.lease.check, unfinished)
         lister = FileLister(
             source,
             log,
-            ListerOptions(options.source_limit, spark.sparkContext.defaultParallelism, options.changed_files),
+            ListerOptions(options.source.limit, spark.sparkContext.defaultParallelism, options.files.changed),
             job.env.clock_ms,
             job.env.lease.check,
-            positions_before(job.root.files, source) if log.is_new else None,
-            unfinished_files(job.root.files, log),
+            positions_before(job.query_folder.files, source) if log.is_new else None,
+            unfinished_files(job.query_folder.files, log),
             cleaner,
         )
         lister.look()
-        folder = log.folder if not names_data(job.root.files) else log.folder[:-1] + "[s]"
-        spec = FilesSpec(source, options.changed_files, frozenset(lister.redone))
-        if not options.continuous:
-            lister.tell_waiting()
+        folder = log.folder if not names_data(job.query_folder.files) else log.folder[:-1] + "[s]"
+        spec = FilesSpec(source, options.files.changed, frozenset(lister.redone))
+        if not options.run.continuous:
+            lister.report_waiting()
             return cls(folder, spec, None)
-        return cls(folder, spec, ListerThread(lister, to_come(job.root.files, log), options.min_sync_interval_seconds))
+        return cls(
+            folder,
+            spec,
+            ListerThread(lister, to_come(job.query_folder.files, log), options.run.min_sync_interval_seconds),
+        )
 
     def start(self, batches: Callable[[], tuple[int, bool]]) -> None:
-        """Go on looking, with ``--continuous``. ``batches``: how many the query has begun, and whether one is running."""
+        """Start the background listing, with ``--continuous``. ``batches``: returns how many batches the query has
+        begun, and whether one is running.
+        """
         if self._thread is not None:
             self._thread.start(batches)
 
     def check(self) -> None:
-        """Raise what looking at the folder has failed with."""
+        """Raise the error of the background listing, if it has failed."""
         if self._thread is not None:
             self._thread.check()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop the background listing."""
         if self._thread is not None:
             self._thread.close()
 
 
-def to_come(root: Storage, log: PlanLog) -> int:
-    """How many batches the query will begin without a new plan: one of each plan not taken yet, and one that is repeated."""
-    taken = {plan_number(e["path"]) for e in whole_file_log(root)}
-    repeated = unfinished_batch(root) is not None
+def to_come(query_folder: Storage, log: PlanLog) -> int:
+    """How many batches the query will begin without a new plan: one per plan that was not taken, and one for a replay."""
+    taken = {plan_number(e["path"]) for e in whole_file_log(query_folder)}
+    repeated = unfinished_batch(query_folder) is not None
     return sum(number not in taken for number in log.numbers) + repeated
 
 
-def names_data(root: Storage) -> bool:
-    """Whether Spark's newest batch has files of data in it: an earlier version of this program planned it.
+def names_data(query_folder: Storage) -> bool:
+    """Whether Spark's newest batch contains data files, because an earlier version of this program planned it.
 
-    It may run again. Spark refuses files that are not below the folder it is given, but not where that is a pattern.
+    Spark may run it again. Spark refuses files that are outside the folder that it gets, unless that is a pattern.
     """
-    planned = newest_batch(root, "offsets")
-    offset = None if planned is None else raw_offset(root, planned)
+    planned = newest_batch(query_folder, "offsets")
+    offset = None if planned is None else raw_offset(query_folder, planned)
     return offset is not None and any(
-        plan_number(e["path"]) is None for e in file_log(root, int(offset["logOffset"]), int(offset["logOffset"]))
+        plan_number(e["path"]) is None
+        for e in file_log(query_folder, int(offset["logOffset"]), int(offset["logOffset"]))
     )
 
 
 def clean_options(options: Options) -> CleanOptions | None:
-    """What becomes of files that are in the table; None: they stay."""
-    if options.source_clean == "off":
+    """What to do with files that the table has; None: they stay."""
+    if options.files.clean == "off":
         return None
     return CleanOptions(
-        options.source_clean_after_ms, open_storage(options.source_archive) if options.source_archive else None
+        options.files.clean_after_ms, open_storage(options.files.archive) if options.files.archive else None
     )
 
 
-def unfinished_files(root: Storage, log: PlanLog) -> frozenset[str]:
+def unfinished_files(query_folder: Storage, log: PlanLog) -> frozenset[str]:
     """The files that only plans of unfinished batches have, from their beginning on."""
-    return frozenset(split.path for split in _unfinished_splits(root, log) if split.start == 0)
+    return frozenset(split.path for split in _unfinished_splits(query_folder, log) if split.start == 0)
 
 
-def unfinished_paths(root: Storage, log: PlanLog) -> frozenset[str]:
-    """The files of which a plan of an unfinished batch has anything."""
-    return frozenset(split.path for split in _unfinished_splits(root, log))
+def unfinished_paths(query_folder: Storage, log: PlanLog) -> frozenset[str]:
+    """The files that a plan of an unfinished batch reads, or a part of them."""
+    return frozenset(split.path for split in _unfinished_splits(query_folder, log))
 
 
-def _unfinished_splits(root: Storage, log: PlanLog) -> Iterator[Split]:
-    finished = newest_batch(root, "commits")
-    offset = None if finished is None else raw_offset(root, finished)
+def _unfinished_splits(query_folder: Storage, log: PlanLog) -> Iterator[Split]:
+    finished = newest_batch(query_folder, "commits")
+    offset = None if finished is None else raw_offset(query_folder, finished)
     last = -1 if offset is None else int(offset["logOffset"])
     numbers = log.numbers
-    taken = {plan_number(e["path"]) for e in whole_file_log(root) if int(e["batchId"]) <= last} if numbers else set()
-    return (split for n in numbers if n not in taken for split in read_plan(root, n).splits)
+    taken = (
+        {plan_number(e["path"]) for e in whole_file_log(query_folder) if int(e["batchId"]) <= last}
+        if numbers
+        else set()
+    )
+    return (split for n in numbers if n not in taken for split in read_plan(query_folder, n).splits)
 
 
-def positions_before(root: Storage, source: Storage) -> Positions:
-    """What a query has read that an earlier version of this program began: whole files, by Spark's own log.
+def positions_before(query_folder: Storage, source: Storage) -> Positions:
+    """What a query has read that an earlier version of this program started: whole files, according to Spark's log.
 
-    A file that has another time now was changed behind that version's back: it is read again from its beginning, since
-    nobody knows how far it was read.
+    A file with another modification time was changed meanwhile. It is read again from its beginning, since the position
+    is unknown.
     """
-    taken = {e["path"]: int(e["timestamp"]) for e in whole_file_log(root) if plan_number(e["path"]) is None}
+    taken = {e["path"]: int(e["timestamp"]) for e in whole_file_log(query_folder) if plan_number(e["path"]) is None}
     if not taken:
         return {}
     there = {file.path: file for file in list_files(source)}
@@ -155,8 +166,8 @@ def positions_before(root: Storage, source: Storage) -> Positions:
             found[file.path] = position_of(source, file, file.size)
             continue
         LOG.warning(
-            "source file %s has changed since it was read; it is read again from its beginning, and what the table has of "
-            "it already is late or the same",
+            "source file %s has changed since it was read; it is read again from its beginning, and records that the table "
+            "already has are late or change nothing",
             source.where(file.path),
         )
     return found

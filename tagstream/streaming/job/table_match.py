@@ -1,10 +1,15 @@
-"""The job's table: opened and held against the options, or made from them."""
+"""The job's table: an existing one that is checked against the options, or a new one that is made from them."""
 
 from __future__ import annotations
 
 import logging
+import os
+import socket
+import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from tagstream.state.checkpoint import same_stream
 from tagstream.streaming.job.column_checks import check_dropped
 from tagstream.streaming.job.schema_match import (
     check_fields,
@@ -16,41 +21,39 @@ from tagstream.streaming.job.schema_match import (
 )
 from tagstream.streaming.options.options import Options
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError
+from tagstream.table.keys.generators import GENERATORS
 from tagstream.table.keys.time_partition import PREFIX, TimePartition
+from tagstream.table.locks.lock import Surroundings, TableLock
+from tagstream.table.locks.opened import open_lock
 from tagstream.table.meta_client.hoodie_table import HoodieTable, check_new
 from tagstream.table.meta_client.properties import (
     CHECKSUM_KEY,
+    PROPERTIES_FILE,
     fields_with_kinds,
     has_kinds,
     new_properties,
     replace_properties,
 )
-from tagstream.table.meta_client.table_config import DROP_KEY, KEYGEN_PACKAGE, MERGE_MODE_KEY, MergeMode, TableConfig
+from tagstream.table.meta_client.table_config import DROP_KEY, MERGE_MODE_KEY, MergeMode, TableConfig
 from tagstream.table.schema.conform import alike
 from tagstream.table.services.upgrade import upgrade
-from tagstream.table.storage.opening import open_storage
-from tagstream.table.storage.storage import META_FOLDER
+from tagstream.table.storage.opening import open_storage, same_place
+from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.timeline import lease as leases
+from tagstream.table.timeline.job_leases import Share
 from tagstream.table.timeline.lease import LeaseOwner
 
 _VERSION, _MODE = "hoodie.write.table.version", "hoodie.write.record.merge.mode"
 LOG = logging.getLogger("tagstream")
 LEASE_MS = 60_000
 
-GENERATOR_CLASSES = {
-    "SIMPLE": "SimpleKeyGenerator",
-    "COMPLEX": "ComplexKeyGenerator",
-    "NON_PARTITION": "NonpartitionedKeyGenerator",
-    "TIMESTAMP": "TimestampBasedKeyGenerator",
-    "CUSTOM": "CustomKeyGenerator",
-}
-
 
 @dataclass(frozen=True)
 class PlannedTable:
-    """The job's table as it is, or as it would be: ``new`` where there is none yet.
+    """The job's table as it is, or as it would be made (``new``).
 
-    ``changes`` says which properties of a table without commits the job would replace; ``table`` has them already.
+    ``changes``: the properties of a table without commits that the job would replace, as text. ``table`` has the new
+    ones.
     """
 
     table: HoodieTable
@@ -59,20 +62,22 @@ class PlannedTable:
 
 
 def planned_table(options: Options) -> PlannedTable:
-    """What a start would work on, and nothing is made; ConfigError or TableError say what is wrong."""
-    storage = open_storage(options.target_base_path)
+    """The table that a start would use. Nothing is made. ConfigError or TableError where it cannot be used."""
+    storage = open_storage(options.table.base_path)
     try:
         table = HoodieTable.open(storage)
     except TableNotFoundError:
-        if options.bootstrap_only:
+        if options.run.bootstrap_only:
             raise
-        if storage.names(""):
+        if not _is_empty(storage):
+            if storage.exists(PROPERTIES_FILE):  # another stream has just made it
+                return planned_table(options)
             raise TableNotFoundError(
-                f"{storage.root} holds files but no Hudi table (.hoodie/hoodie.properties is missing); "
-                "give the folder of a table, or an empty or new one"
+                f"{storage.root} has files but is not a Hudi table (.hoodie/hoodie.properties is missing); "
+                "set --target-base-path to the folder of a table, or to an empty or new folder"
             ) from None
         return PlannedTable(HoodieTable(storage, new_config(options)), new=True)
-    if not options.bootstrap_only and _may_be_made_anew(options, table):
+    if not options.run.bootstrap_only and _may_be_made_anew(options, table):
         config = new_config(options)
         changes = _changes(table.config, config)
         if changes:
@@ -81,14 +86,24 @@ def planned_table(options: Options) -> PlannedTable:
     return PlannedTable(table)
 
 
-def open_or_create(options: Options, now_ms: int) -> HoodieTable:
-    """The table at ``--target-base-path``; a new one where there is none. ConfigError or TableError say what is wrong.
+def _is_empty(storage: Storage) -> bool:
+    """Whether a folder has nothing, or only what another stream writes first when it makes the table."""
+    begun = [name for name in storage.names("") if name != META_FOLDER]
+    return not begun and all(name.startswith(".") for name in storage.names(META_FOLDER))
 
-    A table without commits is given the job's properties, with the writer lease held: nobody has written by the old ones.
+
+def open_or_create(options: Options, now_ms: int) -> HoodieTable:
+    """Open the table at ``--target-base-path``, or create it. ConfigError or TableError where it cannot be used.
+
+    A table without commits gets the job's properties, while the job holds the writer lease: no writer has used the old
+    ones.
     """
     planned = planned_table(options)
     if planned.new:
-        return HoodieTable.create(planned.table.storage, planned.table.config, now_ms)
+        try:
+            return HoodieTable.create(planned.table.storage, planned.table.config, now_ms)
+        except TableConfigMismatchError:  # another stream has just made it
+            planned = planned_table(options)
     if planned.changes is None:
         return _upgraded(options, planned.table, now_ms)
     storage = planned.table.storage
@@ -97,38 +112,41 @@ def open_or_create(options: Options, now_ms: int) -> HoodieTable:
         planned = planned_table(options)
         if planned.changes is not None:
             replace_properties(storage, new_properties(planned.table.config), now_ms)
-            LOG.warning("table %s has no commit yet and takes the job's properties: %s", storage.root, planned.changes)
+            LOG.warning("table %s has no commit yet and gets the job's properties: %s", storage.root, planned.changes)
     finally:
         leases.release(storage, lease)
     return HoodieTable.open(storage)
 
 
 def wants_upgrade(options: Options, table: HoodieTable) -> bool:
-    """Whether the job is to bring the table to the version that it names: one that is higher than the table's own."""
-    named = _VERSION in options.explicit and options.auto_upgrade and not options.bootstrap_only
-    return named and table.config.version < options.table_version
+    """Whether the job upgrades the table: the options name a higher version than the table's."""
+    named = _VERSION in options.explicit and options.table.auto_upgrade and not options.run.bootstrap_only
+    return named and table.config.version < options.table.version
 
 
 def upgraded_fields(options: Options, table: HoodieTable) -> str | None:
-    """The partition fields with their kinds that an upgrade gives a table whose version does not say them; None: its own."""
+    """The partition fields with their kinds, which an upgrade adds where the table's version lacks them; None: no
+    change.
+    """
     config = table.config
-    if config.table_version.partition_kinds or not has_kinds(config, options.table_version):
+    if config.table_version.partition_kinds or not has_kinds(config, options.table.version):
         return None
-    return ",".join(fields_with_kinds(config.partition_fields, options.time_fields))
+    return ",".join(fields_with_kinds(config.partition_fields, options.table.time_fields))
 
 
 def _upgraded(options: Options, table: HoodieTable, now_ms: int) -> HoodieTable:
-    """The table in the version that the user named, with the writer lease held meanwhile."""
+    """Upgrade the table to the version that the user named, while the job holds the writer lease."""
     if not wants_upgrade(options, table):
         return table
     lease = leases.acquire(table.storage, LeaseOwner.this_process("table upgrade"), now_ms, LEASE_MS)
     try:
         fields = upgraded_fields(options, table)
         done = upgrade(
-            table, options.table_version, lambda: now_ms, lambda: _held(table, lease), partition_fields=fields
+            table, options.table.version, lambda: now_ms, lambda: _held(table, lease), partition_fields=fields
         )
         LOG.warning(
-            "table %s was brought from version %s to %s (hoodie.write.table.version); give its other writers the same",
+            "table %s was upgraded from version %s to %s (hoodie.write.table.version); set the same version for its other "
+            "writers",
             table.base_path,
             done.before,
             done.after,
@@ -143,13 +161,13 @@ def _held(table: HoodieTable, lease: leases.Lease) -> None:
 
 
 def _may_be_made_anew(options: Options, table: HoodieTable) -> bool:
-    """Whether a table holds nothing, was made by a job like this one, and the options have all that a new one needs.
+    """Whether the table is empty, was made by a job like this one, and the options have all that a new table needs.
 
-    One that was made with a schema (by Hudi's SQL) was described on purpose: the job has to fit it.
+    A table that was made with a schema (by Hudi's SQL) was described on purpose, and the job must match it.
     """
     config = table.config
-    described = config.create_schema is not None or config.version != options.table_version
-    if described or not (options.target_table and options.record_key_fields and has_given_schema(options)):
+    described = config.create_schema is not None or config.version != options.table.version
+    if described or not (options.table.name and options.table.record_key_fields and has_given_schema(options)):
         return False
     storage = table.storage
     return (
@@ -160,7 +178,7 @@ def _may_be_made_anew(options: Options, table: HoodieTable) -> bool:
 
 
 def _changes(have: TableConfig, wanted: TableConfig) -> str:
-    """The properties that differ, in words; empty when they are the same."""
+    """The properties that differ, as text; empty when they are equal."""
     before, after = ({k: v for k, v in new_properties(config).items() if v} for config in (have, wanted))
     before |= {name: have.raw[name] for name in after if name in have.raw}
     names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name) and name != CHECKSUM_KEY)
@@ -168,12 +186,12 @@ def _changes(have: TableConfig, wanted: TableConfig) -> str:
 
 
 def new_config(options: Options) -> TableConfig:
-    """The properties of the table that is to be made; ConfigError when the options do not say enough."""
+    """The properties of the table to create. ConfigError when options are missing or do not fit."""
     missing = [
         name
         for name, value in (
-            ("--target-table (hoodie.table.name)", options.target_table),
-            ("hoodie.datasource.write.recordkey.field", options.record_key_fields),
+            ("--target-table (hoodie.table.name)", options.table.name),
+            ("hoodie.datasource.write.recordkey.field", options.table.record_key_fields),
             (
                 "hoodie.streamer.schemaprovider.source.schema.file",
                 has_given_schema(options) or waits_for_records(options),
@@ -182,39 +200,39 @@ def new_config(options: Options) -> TableConfig:
         if not value
     ]
     if missing:
-        raise ConfigError(f"there is no table at {options.target_base_path} yet; to make it give {', '.join(missing)}")
-    assert options.target_table is not None
+        raise ConfigError(f"no table exists at {options.table.base_path} yet; to create it, set {', '.join(missing)}")
+    assert options.table.name is not None
     config = TableConfig(
-        name=options.target_table,
-        database=options.database or "",
-        table_type=options.table_type,
-        version=options.table_version,
-        record_key_fields=options.record_key_fields,
-        partition_fields=options.partition_fields,
-        time_fields=options.time_fields,
-        times=options.times if options.time_fields else None,
-        ordering_fields=options.ordering_fields,
-        key_generator=KEYGEN_PACKAGE + GENERATOR_CLASSES[options.key_generator],
-        hive_style=options.hive_style,
-        url_encode=options.url_encode,
-        drops_partition_columns=options.drop_partition_columns,
-        merge_mode=MergeMode.EVENT_TIME if options.ordering_fields else MergeMode.COMMIT_TIME,
+        name=options.table.name,
+        database=options.table.database or "",
+        table_type=options.table.type,
+        version=options.table.version,
+        record_key_fields=options.table.record_key_fields,
+        partition_fields=options.table.partition_fields,
+        time_fields=options.table.time_fields,
+        times=options.table.times if options.table.time_fields else None,
+        ordering_fields=options.table.ordering_fields,
+        key_generator=GENERATORS[options.table.key_generator].class_name,
+        hive_style=options.table.hive_style,
+        url_encode=options.table.url_encode,
+        drops_partition_columns=options.table.drop_partition_columns,
+        merge_mode=MergeMode.EVENT_TIME if options.table.ordering_fields else MergeMode.COMMIT_TIME,
     )
     if len(config.ordering_fields) > 1 and not config.table_version.several_ordering_fields:
         raise ConfigError(
             f"several ordering fields ({', '.join(config.ordering_fields)}, "
-            f"{options.origin('hoodie.table.ordering.fields')}), which tables of version {config.version} do not know: give "
-            "hoodie.write.table.version=8 or 9, or name the one field that decides"
+            f"{options.origin('hoodie.table.ordering.fields')}), which tables of version {config.version} do not support: "
+            "set hoodie.write.table.version=8 or 9, or name only one field"
         )
     check_new(config)
     if waits_for_records(options):
         return config
-    schema = read_schema_file(options)[0]  # a table is only made when its schema can be used
+    schema = read_schema_file(options)[0]  # create a table only when its schema can be used
     twins = alike(schema)
     if twins is not None:
         raise ConfigError(
-            f"{given_name(options)} has the columns {twins[0]!r} and {twins[1]!r}, which differ in their case alone, and "
-            "engines take the two for one; give one of them another name"
+            f"{given_name(options)} has the columns {twins[0]!r} and {twins[1]!r}, which differ only in upper and lower "
+            "case, and engines treat them as the same column; rename one of them"
         )
     check_fields(schema, config, options)
     check_dropped(schema, config, options)
@@ -223,58 +241,91 @@ def new_config(options: Options) -> TableConfig:
 
 
 def check_options(options: Options, config: TableConfig) -> None:
-    """Every setting the user gave must be the table's own."""
+    """TableConfigMismatchError where a setting that the user gave differs from the table's."""
     given = (
-        ("hoodie.table.name", options.target_table, config.name),
-        ("hoodie.datasource.write.table.type", options.table_type, config.table_type),
-        ("hoodie.datasource.write.recordkey.field", options.record_key_fields, config.record_key_fields),
-        ("hoodie.datasource.write.partitionpath.field", options.partition_fields, config.partition_fields),
-        ("hoodie.table.ordering.fields", options.ordering_fields, config.ordering_fields),
-        ("hoodie.datasource.write.hive_style_partitioning", options.hive_style, config.hive_style),
-        ("hoodie.datasource.write.partitionpath.urlencode", options.url_encode, config.url_encode),
-        (DROP_KEY, options.drop_partition_columns, config.drops_partition_columns),
+        ("hoodie.table.name", options.table.name, config.name),
+        ("hoodie.datasource.write.table.type", options.table.type, config.table_type),
+        ("hoodie.datasource.write.recordkey.field", options.table.record_key_fields, config.record_key_fields),
+        ("hoodie.datasource.write.partitionpath.field", options.table.partition_fields, config.partition_fields),
+        ("hoodie.table.ordering.fields", options.table.ordering_fields, config.ordering_fields),
+        ("hoodie.datasource.write.hive_style_partitioning", options.table.hive_style, config.hive_style),
+        ("hoodie.datasource.write.partitionpath.urlencode", options.table.url_encode, config.url_encode),
+        (DROP_KEY, options.table.drop_partition_columns, config.drops_partition_columns),
     )
     for key, asked, have in given:
         if options.is_set(key) and asked != have:
             raise TableConfigMismatchError(
-                f"table {options.target_base_path} has {key}={_show(have)}, but the job says {_show(asked)} "
-                f"({options.origin(key)}); remove the option, or give another --target-base-path"
+                f"table {options.table.base_path} has {key}={_show(have)}, but the job has {_show(asked)} "
+                f"({options.origin(key)}); remove the option, or set another --target-base-path"
             )
-    told = config.raw.get(MERGE_MODE_KEY)
-    if options.is_set(_MODE) and told in list(MergeMode) and told != options.merge_mode:
+    mode = config.raw.get(MERGE_MODE_KEY)
+    if options.is_set(_MODE) and mode in list(MergeMode) and mode != options.table.merge_mode:
         raise TableConfigMismatchError(
-            f"table {options.target_base_path} has {MERGE_MODE_KEY}={told}, but the job says {options.merge_mode} "
+            f"table {options.table.base_path} has {MERGE_MODE_KEY}={mode}, but the job has {options.table.merge_mode} "
             f"({options.origin(_MODE)}); remove the option"
         )
     if (
         options.is_set(_MODE)
-        and told is None
+        and mode is None
         and config.raw
-        and options.merge_mode == MergeMode.COMMIT_TIME
+        and options.table.merge_mode == MergeMode.COMMIT_TIME
         and config.deciding_fields
     ):
         raise TableConfigMismatchError(
-            f"table {options.target_base_path} of version {config.version} has the ordering field "
-            f"{', '.join(config.deciding_fields)} and no merge mode, so the newer event wins; the job says "
-            f"{options.merge_mode} ({options.origin(_MODE)}): remove the option"
+            f"table {options.table.base_path} of version {config.version} has the ordering field "
+            f"{', '.join(config.deciding_fields)} and no merge mode, so the newer event wins; but the job has "
+            f"{options.table.merge_mode} ({options.origin(_MODE)}): remove the option"
         )
-    if options.times is not None and config.times is not None and options.times != config.times:
+    if options.table.times is not None and config.times is not None and options.table.times != config.times:
         raise TableConfigMismatchError(
-            f"table {options.target_base_path} makes partition paths of times by {_told(config.times)}, the job says "
-            f"{_told(options.times)}; remove the keys {PREFIX}*, or give another --target-base-path"
+            f"table {options.table.base_path} makes partition paths of times by {_time_rules_text(config.times)}, "
+            f"but the job has {_time_rules_text(options.table.times)}; remove the keys {PREFIX}*, or set another "
+            "--target-base-path"
         )
-    generator = KEYGEN_PACKAGE + GENERATOR_CLASSES[options.key_generator]
+    generator = GENERATORS[options.table.key_generator].class_name
     chosen = any(options.is_set(f"hoodie.datasource.write.keygenerator.{x}") for x in ("type", "class"))
     if chosen and config.key_generator and config.key_generator != generator:
         raise TableConfigMismatchError(
-            f"table {options.target_base_path} uses key generator {config.key_generator}, the job says {generator}; "
-            "with another one every key would be new: remove the option"
+            f"table {options.table.base_path} uses key generator {config.key_generator}, but the job has {generator}; "
+            "with another key generator every key would be new: remove the option"
         )
 
 
-def _told(times: TimePartition) -> str:
+def _time_rules_text(times: TimePartition) -> str:
     return ", ".join(f"{key}={value}" for key, value in times.properties.items())
 
 
 def _show(value: object) -> str:
     return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+def share_of(options: Options, lock: TableLock) -> Share | None:
+    """What the job's lease says of it where it shares the table with other streams; None where it takes no lock."""
+    if lock.place is None:
+        return None
+    checkpoint = open_storage(options.run.checkpoint_dir).root
+    return Share(
+        options.stream_id or f"the stream of {checkpoint}",
+        checkpoint,
+        lock.place,
+        not options.lock.excludes_processes,
+        same_stream,
+        same_place,
+    )
+
+
+def table_lock(
+    options: Options, table: HoodieTable, clock_ms: Callable[[], int], env: Mapping[str, str] = os.environ
+) -> TableLock:
+    """The lock that other writers of the table take, too; one for this process where the options name none.
+
+    Nothing is connected yet. ConfigError for a missing package, or a provider that does not fit the table's storage.
+    """
+    around = Surroundings(
+        writer=f"stream {options.stream_id} on {socket.gethostname()}, process {os.getpid()}",
+        new_id=lambda: str(uuid.uuid4()),
+        env=env,
+        wall_ms=clock_ms,
+    )
+    lock = open_lock(options.lock, table.config.name, options.table.base_path, table.storage, around)
+    return TableLock(lock, options.lock)

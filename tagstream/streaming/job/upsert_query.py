@@ -1,4 +1,4 @@
-"""A stream that runs beside the user's own code: its thread, and the query that it is to that code."""
+"""A stream that runs in parallel with the user's code: its thread, and the query object for that code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOG = logging.getLogger("tagstream")
 
 
 class LogLines:
-    """What a run tells, as lines of the ``tagstream`` logger; the terminal is the user's."""
+    """The progress of a run as lines of the ``tagstream`` logger. The terminal belongs to the user."""
 
     def __init__(self) -> None:
         self._loading = LoadLog()
@@ -26,7 +26,7 @@ class LogLines:
         self.batches = 0
 
     def step(self, text: str) -> None:
-        """What the run is at before its first batch."""
+        """Log what the run does before its first batch."""
         LOG.info("%s", text)
 
     def begin(self, batch_id: int) -> None:
@@ -41,26 +41,26 @@ class LogLines:
         LOG.info("%s", line(report))
 
     def lag(self, records: int | None) -> None:
-        """Records the source holds that no batch has taken."""
+        """Records in the source that no batch has read; ignored here."""
 
     def loading(self, at: BootstrapProgress) -> None:
-        """How far the loading of the index is."""
+        """Log the progress of an index load."""
         self._loading(at)
 
 
 class _OwnLines(logging.StreamHandler[TextIO]):
-    """Lines of the ``tagstream`` logger on standard error, as long as the program has set up no logging itself."""
+    """Writes lines of the ``tagstream`` logger to standard error, until the program has set up logging itself."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Leave the line to the program's own handlers where there are some."""
+        """Write the line, unless the program has log handlers."""
         if not logging.getLogger().handlers:
             super().emit(record)
 
 
 def show_lines() -> None:
-    """A program that has not set up Python's logging sees what its streams do, all the same.
+    """Show the log lines of streams in a program that has not set up Python's logging.
 
-    Its own handlers, on ``tagstream`` or on the root logger, and a level that it has set, stay as they are.
+    The program's handlers, on ``tagstream`` or on the root logger, and its log level are not changed.
     """
     if LOG.hasHandlers():
         return
@@ -72,7 +72,7 @@ def show_lines() -> None:
 
 
 class Run:
-    """One run of a stream in a thread of its own. ``work`` streams until its end, and is given the run."""
+    """One run of a stream in a thread. ``work`` gets the run and streams until its end."""
 
     def __init__(self, work: Callable[[Run], None], name: str) -> None:
         self.stop = StopFlag()
@@ -84,7 +84,7 @@ class Run:
         self._thread = threading.Thread(target=self._main, name=name, daemon=True)
 
     def start(self) -> StreamingQuery:
-        """Begin, and wait for the first query; raises what kept the run from one."""
+        """Start, and wait for the first query. Raises the error that prevented it."""
         self.begin()
         with self._changed:
             self._changed.wait_for(lambda: self._query is not None or self._ended)
@@ -93,34 +93,34 @@ class Run:
         return UpsertQuery(self)
 
     def begin(self) -> None:
-        """Begin, and wait for nothing."""
+        """Start without waiting."""
         self._thread.start()
 
     def started(self, query: StreamingQuery) -> None:
-        """A query of this run has begun."""
+        """A query of this run has started."""
         with self._changed:
             self._query = query
             self._changed.notify_all()
 
     @property
     def query(self) -> StreamingQuery:
-        """Spark's query of now: the newest that has begun."""
-        assert self._query is not None, "given to nobody before there is one"
+        """Spark's current query: the newest that has started."""
+        assert self._query is not None, "callers get the run after its first query has started"
         return self._query
 
     @property
     def ended(self) -> bool:
-        """Whether the run is over, with its lease given back."""
+        """Whether the run has ended and released its lease."""
         return self._ended
 
     def goes_on_after(self, query: StreamingQuery) -> bool:
-        """Wait until another query has taken this one's place (True), or the run is over."""
+        """Wait until another query has replaced this one (True), or the run has ended (False)."""
         with self._changed:
             self._changed.wait_for(lambda: self._query is not query or self._ended)
         return not self._ended
 
     def wait(self, seconds: float | None) -> bool:
-        """Wait for the end; True when the run is over."""
+        """Wait for the end, at most ``seconds``. True when the run has ended."""
         with self._changed:
             return self._changed.wait_for(lambda: self._ended, seconds)
 
@@ -137,34 +137,36 @@ class Run:
 
 
 class UpsertQuery(StreamingQuery):
-    """Spark's query of a run, whichever it is at: after another writer's commit the run begins a new one on the same
-    checkpoint.
+    """The query of a run, whichever of Spark's queries it uses: after another writer's commit the run starts a new one
+    on the same checkpoint.
 
-    ``stop`` ends it after the batch that is running. What made the run fail is raised as it is: the project's own errors say
-    what to do next.
+    ``stop`` ends it after the running batch. The error that made the run fail is raised unchanged, because the
+    project's errors say what to do next.
     """
 
     def __init__(self, run: Run) -> None:
         self._run = run
 
     @property
-    def _jsq(self) -> object:  # what Spark's own methods ask
+    def _jsq(self) -> object:  # used by Spark's methods
         return self._run.query._jsq  # noqa: SLF001
 
     @property
     def isActive(self) -> bool:  # noqa: N802 (Spark's name)
-        """Whether the run goes on."""
+        """Whether the run has not ended."""
         return not self._run.ended
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802 (Spark's name)
-        """Wait for the end, at most ``timeout`` seconds: then whether it is over. Raises what made the run fail."""
+        """Wait for the end, at most ``timeout`` seconds; then return whether it has ended. Raises the error that made
+        the run fail.
+        """
         over = self._run.wait(timeout)
         if over and self._run.failure is not None:
             raise self._run.failure
         return None if timeout is None else over
 
     def processAllAvailable(self) -> None:  # noqa: N802 (Spark's name)
-        """Wait until all that the sources have is in the table."""
+        """Wait until the table has all records that the sources have now."""
         while True:
             query = self._run.query
             try:
@@ -175,10 +177,10 @@ class UpsertQuery(StreamingQuery):
                     raise (self._run.failure or RuntimeError("the stream has ended")) from None
 
     def stop(self) -> None:
-        """End after the batch that is running; its lease on the table is free when this returns."""
+        """End after the running batch. The lease on the table is free when this returns."""
         self._run.stop.request("stop()")
         self._run.wait(None)
 
     def exception(self) -> Exception | None:  # type: ignore[override] # any error, not only one that Spark has wrapped
-        """What made the run fail; None while it goes on, and after a good end."""
+        """The error that made the run fail; None while it runs, and after an end without an error."""
         return self._run.failure

@@ -1,9 +1,8 @@
-"""Spark's Python workers: what they are started with, and a check that they can run this copy of the package.
+"""Spark's Python workers: the settings that they start with, and a check that they run this copy of the package.
 
-They are started with an interpreter, the path on which they find this project, and keys of stores. A worker
-searches for modules in the folder that it was started in before all others. A job of an installed version that is
-started in a checkout would run the checkout's code in its workers. So the copy is checked once a session, before
-anything is written.
+They start with an interpreter, the path of this project, and the keys of stores. A worker searches the folder that it
+was started in before all other paths. So if a job of an installed version is started in a checkout, its workers would
+run the checkout's code. Therefore the copy is checked once per session, before anything is written.
 """
 
 from __future__ import annotations
@@ -25,19 +24,19 @@ from tagstream.version import PACKAGE
 
 # The folder that holds the package, in a checkout as in site-packages: what a worker needs on its path.
 PROJECT = PACKAGE.parent
-# Who a process is to a store, where the settings do not say. Spark's own part of a task is given the driver's, too.
+# The identity of a process at a store, where the settings have none. Spark passes the driver's to its own part of a task.
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 _USER = "HADOOP_USER_NAME"
 _STARTED_IN = "."
 
 
 def prepare_environment(env: MutableMapping[str, str], conf: Mapping[str, str]) -> None:
-    """Make Spark's Python workers use this interpreter and find these packages.
+    """Make Spark's Python workers use this interpreter and find this package.
 
-    Without PYSPARK_PYTHON Spark starts ``python3`` of the PATH, which need not hold pyarrow. ``spark.pyspark.*`` in ``conf``
-    say the same, but Spark asks for them before the job starts. A relative path is one from where the job was started;
-    workers run elsewhere. One that is not there is left as it is, and so is one in an archive that Spark brings to them,
-    even where a folder of the archive's name is here: the one that it was made of.
+    Without PYSPARK_PYTHON Spark starts ``python3`` of the PATH, which may lack pyarrow. ``spark.pyspark.*`` in ``conf``
+    mean the same, but Spark reads them before the job starts. A relative path is made absolute, because workers run in
+    other folders. It is not changed if it does not exist here. It is not changed either if it is inside an archive that
+    Spark ships to the workers, even where a folder with the archive's name exists here.
     """
     python = conf.get("spark.pyspark.python")
     driver = conf.get("spark.pyspark.driver.python")
@@ -52,10 +51,10 @@ def prepare_environment(env: MutableMapping[str, str], conf: Mapping[str, str]) 
 
 
 def prefer_this_copy(environment: MutableMapping[str, str], master: str | None) -> None:
-    """Let workers on this host find this copy of the package before one in the folder that the job was started in.
+    """Make workers on this host find this copy of the package before one in the folder that the job was started in.
 
-    ``environment``: what Spark gives to its workers. Python looks in that folder first where a program is started by
-    ``-m``, as a worker is; here it comes last. The executors of a cluster are started in folders of their own.
+    ``environment``: the variables that Spark passes to its workers. A worker is started with ``python -m``, which
+    searches that folder first. Here it becomes the last one. The executors of a cluster are started in other folders.
     """
     if not on_one_host(master):
         return
@@ -66,48 +65,48 @@ def prefer_this_copy(environment: MutableMapping[str, str], master: str | None) 
 
 
 def on_one_host(master: str | None) -> bool:
-    """Whether a Spark with this master has all of its workers on the driver's host."""
+    """Whether all workers of a Spark with this master are on the driver's host."""
     return (master or "").startswith("local")
 
 
 def worker_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Variables of the driver that its workers have, on whatever host: so their stores are the driver's, by its keys.
+    """The driver's variables that its workers get on every host, so that they use the same stores with the same keys.
 
-    Spark hands them to each worker; they are in no file and on no page. Keys without an id are not sent: the driver's
-    come from elsewhere (a profile, a role), and each host has its own.
+    Spark passes them to each worker; they are in no file and on no page. Keys without an id are not passed: then the
+    driver's come from another source (a profile, a role), and each host has its own.
     """
     names = [STORE_SETTINGS, _USER, *(_KEYS if env.get(_KEYS[0]) else ())]
     return {name: env[name] for name in names if env.get(name)}
 
 
 def _archives(conf: Mapping[str, str]) -> set[str]:
-    """The folders, where a task runs, that archives are unpacked into."""
+    """The folders that archives are unpacked into where a task runs."""
     given = ",".join(conf.get(name, "") for name in ("spark.archives", "spark.yarn.dist.archives")).split(",")
     return {(archive.partition("#")[2] or PurePath(archive).name).strip() for archive in given if archive.strip()}
 
 
-_MOST = 64  # tasks: a cluster's cores may be many, and each executor has several
-_NEEDED = ("pyarrow", "pandas", "numpy", "rocksdict")  # of the project's own packages, what each batch imports
+_MOST = 64  # tasks; a cluster may have more cores, and each executor has several
+_NEEDED = ("pyarrow", "pandas", "numpy", "rocksdict")  # the project's dependencies that each batch imports
 _PYTHON = (
     f"set PYSPARK_PYTHON, before the session is made, to a Python {sys.version_info[0]}.{sys.version_info[1]} with the "
     "driver's packages on every host"
 )
-# What Spark says where its workers' Python cannot be used.
+# Spark's errors where its workers' Python cannot be used, and what they mean.
 _SIGNS = {
     "PYTHON_VERSION_MISMATCH": "which is another version of Python than the driver's",
-    "Cannot run program": "which is not there",
+    "Cannot run program": "which does not exist there",
 }
-_LACKS = re.compile(r"No module named '([\w.]+)'")  # a daemon's own import: no task of ours has run then
+_LACKS = re.compile(r"No module named '([\w.]+)'")  # from the daemon's imports, before any of our tasks ran
 # A copy's folder, version and sources (``CopyPrint``), the worker's Python, and the packages that it lacks.
 Seen = tuple[str, str, int, str, str]
 _checked: set[tuple[str, str, str]] = set()
 
 
 def check_workers(spark: SparkSession) -> None:
-    """EnvironmentProblemError when a worker's Python lacks a package or is of another version than the driver's, and when
-    it finds another copy of this package than the driver's, or none.
+    """EnvironmentProblemError when a worker's Python lacks a package, has another version than the driver's, or finds
+    another copy of this package or none.
 
-    Executors that come later are looked at by the tasks of the batches (``CopyPrint.check_here``).
+    Executors that start later are checked by the tasks of the batches (``CopyPrint.check_here``).
     """
     context = spark.sparkContext
     asked = (context.applicationId, context.pythonExec, repr(sorted(context.environment.items())))
@@ -128,7 +127,9 @@ def check_workers(spark: SparkSession) -> None:
 
 
 def _looked_up(needed: tuple[str, ...]) -> Callable[[Iterable[int]], Iterator[Seen]]:
-    """What a task runs: a function within a function travels whole, so that it runs with a copy that has not got it."""
+    """The function that a task runs. As a nested function it is pickled whole, so it also runs where this package is
+    missing.
+    """
 
     def look(_: Iterable[int]) -> Iterator[Seen]:
         import sys
@@ -142,7 +143,7 @@ def _looked_up(needed: tuple[str, ...]) -> Callable[[Iterable[int]], Iterator[Se
         try:
             here = import_module("tagstream.streaming.copy_print").this_copy()
             return iter([(here.folder, here.version, here.sources, sys.executable, "")])
-        except Exception:  # an earlier version's copy has none, or one of another form
+        except Exception:  # an earlier version lacks this function, or has it in another form
             version = str(getattr(sys.modules.get("tagstream"), "__version__", "unknown"))
             return iter([(found.origin.rpartition("/")[0], version, 0, sys.executable, "")])
 
@@ -150,7 +151,7 @@ def _looked_up(needed: tuple[str, ...]) -> Callable[[Iterable[int]], Iterator[Se
 
 
 def _why(error: str) -> str | None:
-    """What is wrong with the workers' Python, by what Spark says of a task that failed; None for another reason."""
+    """What is wrong with the workers' Python, by Spark's error of a failed task; None for another cause."""
     found = next((reason for sign, reason in _SIGNS.items() if sign in error), None)
     lacks = _LACKS.search(error)
     return f"which has no {lacks[1]}" if found is None and lacks is not None else found
@@ -161,7 +162,7 @@ def _compare(driver: CopyPrint, folder: str, version: str, sources: int, python:
         raise EnvironmentProblemError(f"Spark's workers run {python}, which has no {lacks}: {_PYTHON}")
     if not folder:
         raise EnvironmentProblemError(
-            f"Spark's workers do not find this program, which the driver has from {driver.folder}; install it in their "
+            f"Spark's workers do not find this program, which the driver has in {driver.folder}; install it in their "
             "Python on every host, or ship it with spark-submit --py-files"
         )
     if not CopyPrint(folder, version, sources).same_code(driver):

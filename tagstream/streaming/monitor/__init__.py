@@ -1,1 +1,1 @@
-"""What a run says about itself: progress, status, page, metrics, and the looks that find it out."""
+"""What a run reports: progress, status, page and metrics, and the probes that read their values."""

@@ -1,13 +1,13 @@
-"""How a job is, in one word: a pure function of what is known, which includes how its earlier runs stopped.
+"""The health of a job as one word: a pure function of its status, which includes how its earlier runs stopped.
 
-The same rules for people: docs/operations/monitoring.md.
+docs/operations/monitoring.md explains the same rules.
 
-``tagstream/stops.json`` in the checkpoint says how runs ended that ended by an error, or were killed. The process
-that stops takes its counters with it. So the next run, and whoever scrapes it, learns from this file how often
-that was, and that nothing was committed since. A process that is killed can note nothing. So each run notes that
-it has begun, and removes the note at its end. A run that finds the note of another one knows that it was killed,
-by the kernel for lack of memory or by an operator. The file decides nothing: one that cannot be read counts as
-none.
+``tagstream/stops.json`` in the checkpoint says how runs ended that ended with an error or were killed. A process that
+stops loses its counters. So the next run, and the system that scrapes its metrics, reads from this file how often that
+happened, and that nothing was committed since. A process that is killed can record nothing. So each run records its
+begin, and removes that record at its end. A run that finds the record of another one knows that it was killed, by the
+kernel for lack of memory or by an operator. No decision depends on the file: a file that cannot be read counts as
+empty.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from tagstream.streaming.monitor.values import span
 from tagstream.table.storage.storage import Storage
 
 STOPS_FILE = "tagstream/stops.json"
-KILLED = "Killed"  # stands where other stops have the class of their error
+KILLED = "Killed"  # used instead of the class of an error
 _NEXT = (
-    "Look for it in the kernel's log (dmesg), for OOMKilled of the pod, for exit code 137. A batch that is planned stays as "
-    "large as it is: give the job more memory, or fewer tasks at a time"
+    "Check the kernel's log (dmesg), the pod for OOMKilled, and the exit code for 137. A planned batch keeps its size: give "
+    "the job more memory, or fewer tasks in parallel"
 )
 _VERSION = 1
 _LONGEST = 1_000
@@ -32,7 +32,7 @@ _LONGEST = 1_000
 
 @dataclass(frozen=True)
 class Begun:
-    """A run that is at work, or was killed: ``owner`` tells it from every other. ``committed``: it has a commit."""
+    """A run that is active or was killed. ``owner`` identifies it among all runs. ``committed``: it has made a commit."""
 
     owner: str
     at_ms: int
@@ -43,10 +43,11 @@ class Begun:
 
 @dataclass(frozen=True)
 class Stops:
-    """``counts``: runs by error class; ``in_row``: since the last commit, ``killed_in_row`` of them without an error.
+    """How runs ended. ``counts``: runs by error class. ``in_row``: runs since the last commit. ``killed_in_row``: those
+    of them that were killed.
 
-    ``begun``: the newest run, None once it has come to its end. ``end``: how the one before it ended, ``error`` empty where
-    that was in order.
+    ``begun``: the newest run, None once it has ended. ``end``: how the run before it ended; ``error`` is empty where
+    that was without an error.
     """
 
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -57,13 +58,15 @@ class Stops:
     end: Stop | None = None
 
     def one_more(self, error: str, text: str, at_ms: int) -> Stops:
-        """With a run that has just ended by this error."""
+        """Add a run that has just ended with this error."""
         counts = {**self.counts, error: self.counts.get(error, 0) + 1}
         last = Stop(at_ms, error, text[:_LONGEST])
         return replace(self, counts=counts, in_row=self.in_row + 1, last=last, begun=None, end=last)
 
     def killed(self, batch_id: int | None, seen_ms: int | None) -> Stops:
-        """With the run that has begun and left no word; ``batch_id`` (None: between two) and ``seen_ms`` are its last."""
+        """Add the begun run as killed. ``batch_id``: its last batch, None between two. ``seen_ms``: when it last
+        renewed its lease.
+        """
         begun = self.begun
         assert begun is not None
         at_ms = max(begun.at_ms, seen_ms or 0)
@@ -73,27 +76,27 @@ class Stops:
         return replace(so_far.one_more(KILLED, text, at_ms), killed_in_row=so_far.killed_in_row + 1)
 
     def in_order(self, text: str, at_ms: int) -> Stops:
-        """With a run that has come to its end."""
+        """Add a run that ended without an error."""
         return replace(self, begun=None, end=Stop(at_ms, "", text[:_LONGEST]))
 
     def after_commit(self) -> Stops:
-        """With a commit: what stopped the run before is overcome."""
+        """Add a commit: the error of the run before is overcome."""
         begun = None if self.begun is None else replace(self.begun, committed=True)
         return replace(self, in_row=0, killed_in_row=0, begun=begun)
 
     @property
     def knows_commit(self) -> bool:
-        """Whether a commit of the run that has begun changes nothing here."""
+        """Whether a commit of the begun run would change nothing here."""
         return self.in_row == 0 and (self.begun is None or self.begun.committed)
 
 
 def read_stops(checkpoint: Storage) -> Stops:
-    """What is noted; nothing where the file is missing, damaged or of another version."""
+    """Read the file; empty where it is missing, damaged or of another version."""
     try:
         doc = json.loads(checkpoint.read(STOPS_FILE))
         if doc["version"] != _VERSION:
             return Stops()
-        last, begun, end = doc["last"], doc.get("begun"), doc.get("end")  # earlier versions noted errors alone
+        last, begun, end = doc["last"], doc.get("begun"), doc.get("end")  # earlier versions stored only errors
         return Stops(
             counts={str(error): int(count) for error, count in doc["counts"].items()},
             in_row=int(doc["in_row"]),
@@ -107,14 +110,14 @@ def read_stops(checkpoint: Storage) -> Stops:
 
 
 def write_stops(checkpoint: Storage, stops: Stops) -> None:
-    """Note it. Only the holder of the table's lease does so."""
+    """Write the file. Only the holder of the table's lease may do so."""
     checkpoint.replace(STOPS_FILE, json.dumps({"version": _VERSION, **asdict(stops)}).encode())
 
 
 OK, STARTING, STUCK, BEHIND = "ok", "starting", "stuck", "behind"
 RESTARTING, BAD_RECORDS, LEAVING_OUT, ENDED = "restarting", "bad_records", "leaving_out", "ended"
 STATES = (OK, STARTING, STUCK, BEHIND, RESTARTING, BAD_RECORDS, LEAVING_OUT, ENDED)
-# With these an orchestrator is told that all is well: to start the job anew would not help.
+# For these states an orchestrator gets a healthy answer, because a restart of the job would not help.
 FINE = frozenset((OK, STARTING, BEHIND, LEAVING_OUT, ENDED))
 TITLES = {
     OK: "ok", STARTING: "starting", STUCK: "stuck", BEHIND: "behind", RESTARTING: "restarting",
@@ -123,18 +126,20 @@ TITLES = {
 STUCK_AFTER_S = 900.0
 BEHIND_AFTER_S = 600.0
 RESTARTING_AFTER = 3
-BAD_SHARE = 0.01  # of the records of the last batches: so many bad ones are more than a slip
+BAD_SHARE = 0.01  # of the records of the last batches: a greater share of bad records is reported
 BAD_RECORDS_ERROR = "BadRecordsError"
-# Steps in which it is right to stay for long: nothing is there to do, or progress shows.
+# Steps that may take long: the job has nothing to do, or its progress is shown.
 WAITING, LOADING, STOPPED = "waiting for records", "loading the index", "ended"
 
 
 @dataclass(frozen=True)
 class Signs:
-    """What health is judged by. ``restarts_in_row``: of the query in this run, without a commit in between.
+    """The values that the health depends on. ``restarts_in_row``: restarts of the query in this run since its last
+    commit.
 
-    ``stops_in_row``: runs before this one without a commit, of which ``killed_in_row`` were killed. ``bad_share``: bad
-    records of the last batches, and all of them. ``failing``: table services.
+    ``stops_in_row``: earlier runs since the last commit. ``killed_in_row``: those of them that were killed.
+    ``bad_share``: number of bad records and of all records in the last batches. ``failing``: table services whose last
+    try failed.
     """
 
     now_ms: int
@@ -156,14 +161,16 @@ class Signs:
 
 @dataclass(frozen=True)
 class Thresholds:
-    """After how many seconds in one batch (or one step of the start) a job is stuck; with how many to catch up, behind."""
+    """Limits in seconds. A job is stuck after so long in one batch or one step of its start. It is behind with so long
+    to catch up.
+    """
 
     stuck_after_s: float = STUCK_AFTER_S
     behind_after_s: float = BEHIND_AFTER_S
 
 
 def judge(signs: Signs, limits: Thresholds) -> Health:
-    """The worst that holds."""
+    """The worst state that applies."""
     state, why = _state(signs, limits)
     if signs.failing:
         why += f"; {' and '.join(signs.failing)} {'fail and are' if len(signs.failing) > 1 else 'fails and is'} tried again"
@@ -173,10 +180,10 @@ def judge(signs: Signs, limits: Thresholds) -> Health:
 def _state(s: Signs, limits: Thresholds) -> tuple[str, str]:
     last = s.last_stop
     if s.stopped_by == BAD_RECORDS_ERROR or (s.stops_in_row and last is not None and last.error == BAD_RECORDS_ERROR):
-        again = "" if s.stopped_by else "; this run has not come past that yet"
+        again = "" if s.stopped_by else "; this run has not got past these records yet"
         return BAD_RECORDS, f"{last.text if last else 'see the log'}{again}; {show_bad(s.checkpoint)}"
     if s.restarts_in_row >= RESTARTING_AFTER:
-        return RESTARTING, f"the query began anew {s.restarts_in_row} times without a commit: {s.last_restart}"
+        return RESTARTING, f"the query restarted {s.restarts_in_row} times without a commit: {s.last_restart}"
     if s.stops_in_row >= RESTARTING_AFTER:
         return RESTARTING, _again_and_again(s)
     if s.doing.step == STOPPED:
@@ -185,7 +192,7 @@ def _state(s: Signs, limits: Thresholds) -> tuple[str, str]:
     if stuck is not None:
         return STUCK, stuck
     if s.catch_up_s is not None and s.catch_up_s > limits.behind_after_s:
-        return BEHIND, f"what waits takes about {span(s.catch_up_s)} at the rate of the last batches"
+        return BEHIND, f"the lag takes about {span(s.catch_up_s)} to read at the rate of the last batches"
     bad, records = s.bad_share
     if bad and bad >= BAD_SHARE * records:
         share = f"{bad:,} of the {records:,} records ({bad / records:.1%}) of the last batches were left out as bad"
@@ -206,7 +213,7 @@ def _again_and_again(s: Signs) -> str:
     if s.killed_in_row == s.stops_in_row:
         return f"{s.killed_in_row} runs were {text}"
     killed = f", {s.killed_in_row} of them killed" if s.killed_in_row else ""
-    return f"{s.stops_in_row} runs ended without a commit{killed}, the last one by: {text}"
+    return f"{s.stops_in_row} runs ended without a commit{killed}, the last one with: {text}"
 
 
 def _stuck(s: Signs, after_s: float) -> str | None:
@@ -218,21 +225,21 @@ def _stuck(s: Signs, after_s: float) -> str | None:
     here = (s.now_ms - doing.since_ms) / 1000
     if s.query_started or doing.step == LOADING or here <= after_s:
         return None
-    return f"at its start for {span(here)}: {doing.step}"
+    return f"starting for {span(here)}, now at: {doing.step}"
 
 
 def _tasks(s: Signs) -> str:
-    """How far Spark's tasks are: whether none is done any more, or the batch is only long."""
+    """How far Spark's tasks are. Shows whether tasks still complete or the batch is stuck."""
     tasks = s.tasks
     if tasks is None:
         return ""
     failed = f", {tasks.failed} failed and were tried again" if tasks.failed else ""
     last = f", the last one {span((s.now_ms - tasks.moved_ms) / 1000)} ago" if tasks.done else ""
-    return f"; {tasks.done} of {tasks.total} tasks done{last}, {tasks.running} at work{failed}"
+    return f"; {tasks.done} of {tasks.total} tasks done{last}, {tasks.running} running{failed}"
 
 
 def show_bad(checkpoint: str) -> str:
-    """Which command shows the bad records."""
+    """A text with the command that shows the bad records."""
     return f"`tagstream quarantine list --checkpoint-dir {checkpoint}` shows them"
 
 
@@ -242,5 +249,5 @@ def answer(health: Health) -> tuple[int, str]:
 
 
 def as_states(health: Health) -> Mapping[str, bool]:
-    """Every state, and whether it is the one."""
+    """Every state, and whether the job is in it."""
     return {state: state == health.state for state in STATES}

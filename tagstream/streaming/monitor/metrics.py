@@ -1,7 +1,8 @@
-"""The Prometheus metrics of a run: each one's name, unit and meaning, and its value taken from a snapshot.
+"""The Prometheus metrics of a run: name, unit and meaning of each, and its value from a snapshot.
 
-Nothing is counted here: a scrape makes the families of what the run knows at that moment. A value that is not known has no
-sample, so an alert on it does not fire by chance. docs/operations/monitoring.md lists the same names; a test compares them.
+This module counts nothing: a scrape makes the metrics from what the run knows at that moment. An unknown value has no
+sample, so an alert on it does not fire by chance. docs/operations/monitoring.md lists the same names; a test compares
+them.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from tagstream.streaming.monitor import health
 from tagstream.streaming.monitor.run_status import DURATION_BOUNDS, SERVICES
 from tagstream.streaming.monitor.snapshot import Snapshot, Waiting
 
-# Labels of one metric beside table and stream, and its value.
+# Labels of one metric in addition to table and stream, and its value.
 Samples = Iterable[tuple[tuple[str, ...], float | None]]
 PHASES = ("check", "prepare", "tasks", "commit", "services")
 
 
 @dataclass(frozen=True)
 class Definition:
-    """One metric: ``name`` as scraped (counters with ``_total``), ``unit`` in words, ``of``: its samples."""
+    """One metric. ``name``: as scraped (counters with ``_total``). ``unit``: in words. ``of``: returns its samples."""
 
     name: str
     kind: str
@@ -32,6 +33,11 @@ class Definition:
     text: str
     of: Callable[[Snapshot], Samples]
     labels: tuple[str, ...] = field(default=())
+
+
+def _services(s: Snapshot) -> tuple[str, ...]:
+    """The services that there are in any run, and others of this one."""
+    return tuple(dict.fromkeys([*SERVICES, *s.services]))
 
 
 def _one(value: Callable[[Snapshot], float | None]) -> Callable[[Snapshot], Samples]:
@@ -44,7 +50,7 @@ def _info(s: Snapshot) -> Samples:
 
 
 def most_waiting(s: Snapshot, count: int) -> list[Waiting]:
-    """The partitions in which the most records wait."""
+    """The partitions of the topic with the most unread records."""
     return sorted(s.waiting, key=lambda part: (-part.records, part.partition))[:count]
 
 
@@ -53,13 +59,13 @@ def _of_files(name: str) -> Callable[[Snapshot], Samples]:
 
 
 def _index(value: Callable[[Snapshot], float]) -> Callable[[Snapshot], Samples]:
-    """Only once every key group is known: a part of the index would look like the whole."""
+    """A sample only once every key group is known: the sum over some of them would look like the whole index."""
     return _one(lambda s: value(s) if s.groups_whole else None)
 
 
 METRICS: tuple[Definition, ...] = (
     Definition(
-        "tagstream_info", "gauge", "1", "Always 1; the labels say which versions and what kind of stream this is", _info,
+        "tagstream_info", "gauge", "1", "Always 1; the labels have the versions and the kind of the stream", _info,
         ("version", "spark", "python", "table_type", "index", "source"),
     ),
     Definition(
@@ -72,22 +78,22 @@ METRICS: tuple[Definition, ...] = (
     ),
     Definition(
         "tagstream_runs_total", "counter", "starts",
-        "Starts of the query on this checkpoint, counted in the checkpoint: it goes on over restarts of the process",
+        "Starts of the query on this checkpoint; kept in the checkpoint, so it continues over restarts of the process",
         _one(lambda s: s.run),
     ),
     Definition(
         "tagstream_restarts_total", "counter", "restarts",
-        "Times this run began its query anew after an error that this mends, by the error's class",
+        "How often this run restarted its query after an error that a restart fixes, by the error's class",
         lambda s: (((error,), count) for error, count in s.restarts.items()), ("error",),
     ),
     Definition(
         "tagstream_errors_total", "counter", "runs",
-        "Runs of this checkpoint that ended by an error, by its class; kept in the checkpoint",
+        "Runs of this checkpoint that ended with an error, by its class; kept in the checkpoint",
         lambda s: (((error,), count) for error, count in s.stops.items()), ("error",),
     ),
     Definition(
         "tagstream_bad_record_stops_total", "counter", "runs",
-        "Runs of this checkpoint that bad records have stopped; kept in the checkpoint",
+        "Runs of this checkpoint that were stopped by bad records; kept in the checkpoint",
         _one(lambda s: s.stops.get(health.BAD_RECORDS_ERROR, 0)),
     ),
     Definition(
@@ -96,41 +102,41 @@ METRICS: tuple[Definition, ...] = (
     ),
     Definition(
         "tagstream_lag_records", "gauge", "records",
-        "Records that the topic holds and no commit of this stream; no sample for files, which do not tell",
+        "Records in the topic that no commit of this stream has; no sample for files, where it is unknown",
         _one(lambda s: s.lag),
     ),
     Definition(
         "tagstream_lag_partition_records", "gauge", "records",
-        "The same by partition of the topic, as the broker said last; of the 100 with the most",
+        "The same by partition of the topic, as last read from the broker; only the 100 partitions with the most",
         lambda s: (((str(part.partition),), part.records) for part in most_waiting(s, 100)), ("partition",),
     ),
     Definition(
         "tagstream_data_age_seconds", "gauge", "seconds",
-        "Age of the oldest record that waits in the topic, by its timestamp; 0 when none waits",
+        "Age of the oldest record in the topic that is not committed, by its timestamp; 0 when all are committed",
         _one(lambda s: s.data_age_s),
     ),
     Definition(
-        "tagstream_catch_up_seconds", "gauge", "seconds", "What waits, at the rate of the last five batches",
+        "tagstream_catch_up_seconds", "gauge", "seconds", "Time to read the lag at the rate of the last five batches",
         _one(lambda s: s.catch_up_s),
     ),
     Definition(
         "tagstream_last_commit_age_seconds", "gauge", "seconds",
-        "Time since the last commit of this stream, of whatever run; before the first one since the checkpoint was made",
+        "Time since the last commit of this stream by any run; before the first commit, since the checkpoint was made",
         _one(lambda s: s.last_commit_age_s),
     ),
     Definition(
-        "tagstream_batch", "gauge", "number", "Number of the batch at hand, or of the last one",
+        "tagstream_batch", "gauge", "number", "Number of the current batch, or of the last one",
         _one(lambda s: s.doing.batch_id if s.doing.batch_id is not None else s.recent[-1].batch_id if s.recent else None),
     ),
     Definition(
-        "tagstream_batch_running_seconds", "gauge", "seconds", "Time that the batch at hand has run; 0 between two",
+        "tagstream_batch_running_seconds", "gauge", "seconds", "How long the current batch has run; 0 between two batches",
         _one(lambda s: s.batch_running_s),
     ),
     Definition(
         "tagstream_batches_total", "counter", "batches", "Batches committed in this run", _one(lambda s: s.batches)
     ),
     Definition(
-        "tagstream_replayed_batches_total", "counter", "batches", "Batches that the table had already",
+        "tagstream_replayed_batches_total", "counter", "batches", "Batches that the table already had",
         _one(lambda s: s.replayed),
     ),
     Definition("tagstream_batch_seconds", "histogram", "seconds", "Time of a batch", lambda _: ()),
@@ -141,12 +147,12 @@ METRICS: tuple[Definition, ...] = (
         lambda s: (((phase,), s.phases.get(phase, 0.0)) for phase in PHASES), ("phase",),
     ),
     Definition(
-        "tagstream_records_total", "counter", "records", "Records taken from the source in this run",
+        "tagstream_records_total", "counter", "records", "Records read from the source in this run",
         _one(lambda s: s.counts["records"]),
     ),
     Definition(
         "tagstream_rows_total", "counter", "records",
-        "The same records by what became of them; the kinds add up to tagstream_records_total",
+        "The same records by kind of result; the kinds add up to tagstream_records_total",
         lambda s: (((kind,), s.counts[kind]) for kind in KINDS), ("kind",),
     ),
     Definition("tagstream_files_total", "counter", "files", "Data files written", _one(lambda s: s.counts["files"])),
@@ -155,15 +161,15 @@ METRICS: tuple[Definition, ...] = (
     ),
     Definition(
         "tagstream_services_total", "counter", "actions", "Compactions, cleans and archivings that this run has completed",
-        lambda s: (((name,), s.services.get(name, 0)) for name in SERVICES), ("service",),
+        lambda s: (((name,), s.services.get(name, 0)) for name in _services(s)), ("service",),
     ),
     Definition(
-        "tagstream_service_failing", "gauge", "0 or 1", "1 while the last try of the service has failed; it is tried again",
-        lambda s: (((name,), float(name in s.services_failing)) for name in SERVICES), ("service",),
+        "tagstream_service_failing", "gauge", "0 or 1", "1 while the last try of the service failed; it is tried again",
+        lambda s: (((name,), float(name in s.services_failing)) for name in _services(s)), ("service",),
     ),
     Definition(
         "tagstream_service_last_success_timestamp_seconds", "gauge", "seconds since 1970",
-        "When the service has completed an action last, of this run or as the timeline tells",
+        "When the service last completed an action, in this run or according to the timeline",
         lambda s: (((x.name,), None if x.last_ms is None else x.last_ms / 1000) for x in s.service_lines), ("service",),
     ),
     Definition(
@@ -172,7 +178,7 @@ METRICS: tuple[Definition, ...] = (
     ),
     Definition("tagstream_index_keys", "gauge", "keys", "Live keys in the index", _index(lambda s: s.index_keys)),
     Definition(
-        "tagstream_index_tombstones", "gauge", "keys", "Deleted keys that the index remembers",
+        "tagstream_index_tombstones", "gauge", "keys", "Deleted keys that the index keeps",
         _index(lambda s: s.index_tombstones),
     ),
     Definition(
@@ -188,7 +194,7 @@ METRICS: tuple[Definition, ...] = (
     ),
     Definition(
         "tagstream_table_looked_at_partitions", "gauge", "partitions",
-        "Partitions whose files were looked at: what the next metrics are sums of", _one(
+        "Partitions whose files were listed; the next metrics are sums over these", _one(
             lambda s: None if s.files is None else s.files.looked_at
         ),
     ),
@@ -204,13 +210,13 @@ METRICS: tuple[Definition, ...] = (
 
 
 class RunCollector(Collector):
-    """Makes the families of a snapshot; registered with a registry of the run's own."""
+    """Makes metrics from a snapshot. It is registered with a registry that only this run uses."""
 
     def __init__(self, snapshot: Callable[[], Snapshot]) -> None:
         self._snapshot = snapshot
 
     def collect(self) -> Iterator[Metric]:
-        """All metrics as they are now."""
+        """All metrics with their current values."""
         s = self._snapshot()
         stream = tuple(_clean(text) for text in (s.about.table, s.about.stream))
         for found in METRICS:
@@ -225,7 +231,7 @@ class RunCollector(Collector):
             yield family
 
     def describe(self) -> Iterator[Metric]:
-        """Nothing: registering must not take a snapshot."""
+        """Empty, because registering must not take a snapshot."""
         return iter(())
 
 
@@ -240,5 +246,5 @@ def _histogram(found: Definition, s: Snapshot, stream: tuple[str, ...]) -> Metri
 
 
 def _clean(text: str) -> str:
-    """A label that UTF-8 can hold."""
+    """A label that UTF-8 can encode."""
     return text.encode("utf-8", "replace").decode()

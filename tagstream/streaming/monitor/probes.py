@@ -1,11 +1,10 @@
-"""Looks at what a run depends on besides its table: Spark's tasks, the topic, the index, the quarantine.
+"""Probes of what a run depends on besides its table: Spark's tasks, the topic, the index, the quarantine.
 
-- Spark: how many tasks of the current batch are done. A long batch moves on; one that is stuck does not.
-- the topic: how many records it has that no batch of the stream has committed, and since when. Spark reports the
-  number when a batch ends. Before the first batch, while a batch runs for long, and for the number and age of each
-  partition's records, the broker is asked.
-- the index in the checkpoint: the sizes of key groups before any batch has reported them.
-- the quarantine: how many bad records the checkpoint keeps, and the newest reasons.
+- Spark: how many tasks of the current batch are done. The number grows during a long batch, but not in a stuck one.
+- the topic: how many records no batch of the stream has committed, and since when. Spark reports the number when a batch
+  ends. The broker is asked before the first batch, during a long batch, and for the numbers and ages by partition.
+- the index in the checkpoint: the sizes of key groups before a batch has reported them.
+- the quarantine: how many bad records the checkpoint has, and the newest reasons.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tagstream.state.checkpoint import QUARANTINE, current_root
+from tagstream.state.checkpoint import QUARANTINE, current_query_folder
 from tagstream.state.index_view import counts_at, read_heads, sizes_at
 from tagstream.state.scratch import scratch_folder
 from tagstream.streaming.batch.context import JobContext
@@ -30,8 +29,10 @@ from tagstream.table.storage.opening import private
 from tagstream.table.storage.storage import Storage
 
 
-class TaskLook:
-    """``group``: the run id of Spark's query, whose jobs have it as their group; None before there is one."""
+class TaskProbe:
+    """Counts the tasks of the current batch. ``group``: returns the run id of Spark's query, which is the group of its
+    jobs; None before the query has started.
+    """
 
     def __init__(
         self, status: RunStatus, spark: SparkSession, group: Callable[[], str | None], clock_ms: Callable[[], int]
@@ -40,7 +41,7 @@ class TaskLook:
         self._last: Tasks | None = None
 
     def __call__(self) -> None:
-        """Count the tasks of the stages that are at work, those of other queries in the same application left out."""
+        """Count the tasks of the running stages, without those of other queries in the same application."""
         group = self._group()
         found = None if group is None else self._count(group)
         self._last = found
@@ -57,7 +58,7 @@ class TaskLook:
             stages = job.stageIds()
             for place in range(stages.size()):
                 info = tracker.getStageInfo(stages.apply(place))
-                if info.isEmpty():  # skipped, or not begun
+                if info.isEmpty():  # skipped, or not started
                     continue
                 stage = info.get()
                 total, done = total + stage.numTasks(), done + stage.numCompletedTasks()
@@ -70,19 +71,21 @@ class TaskLook:
         return Tasks(total, done, running, failed, moved_ms)
 
 
-class LagLook:
-    """Taken while the batches of a run are at work."""
+class LagProbe:
+    """Reads the lag from the broker, also while a batch runs."""
 
     def __init__(self, status: RunStatus, job: JobContext, spark: SparkSession) -> None:
         self._status, self._job, self._spark = status, job, spark
 
     def __call__(self) -> None:
-        """Ask for the ends of the topic, and for the age of what waits where something does."""
+        """Read the topic's end offsets, and the age of the oldest uncommitted record of each partition that has one."""
         job = self._job
-        topic, settings = job.options.kafka_topic, job.options.kafka_options
-        if topic is None or job.options.source_class != "kafka":
+        topic, settings = job.options.kafka.topic, job.options.kafka.consumer
+        if topic is None or job.options.source.kind != "kafka":
             return
-        begin = read_up_to(job.root.files, "commits", job.position.starting_offsets or job.options.starting_offsets)
+        begin = read_up_to(
+            job.query_folder.files, "commits", job.position.starting_offsets or job.options.kafka.starting_offsets
+        )
         if begin is None:
             return
         waits = waiting(topic_offsets(self._spark, topic, settings), begin)
@@ -92,9 +95,9 @@ class LagLook:
 
 
 def waiting(ends: Mapping[int, Ends], begin: Mapping[int, int]) -> dict[int, tuple[int, int]]:
-    """By partition the offset of the first record that waits, and how many do.
+    """By partition: the offset of the first uncommitted record, and the number of uncommitted records.
 
-    A partition that ``begin`` does not name counts from its first record.
+    ``begin``: the next offset to read, by partition. A partition that it does not name counts from its first record.
     """
     found = {}
     for part, end in ends.items():
@@ -103,41 +106,42 @@ def waiting(ends: Mapping[int, Ends], begin: Mapping[int, int]) -> dict[int, tup
     return found
 
 
-MOST_GROUPS = 1024  # of more, each a few ms, what batches tell must do
+MOST_GROUPS = 1024  # reading takes a few ms per key group; with more groups only what batches report is shown
 
 
-class IndexLook:
-    """Taken once for each generation of the index, after index and table were brought together."""
+class IndexProbe:
+    """Reads the sizes of the key groups once per index load, after index and table were made consistent."""
 
     def __init__(self, status: RunStatus, job: JobContext) -> None:
         self._status, self._job = status, job
         self._seen: tuple[str, int] | None = None
 
     def __call__(self) -> None:
-        """Read the counters of every key group, unless that was done."""
+        """Read the counters of every key group, unless that was already done."""
         job = self._job
-        now = (job.root.files.root, job.position.generation)
+        now = (job.query_folder.files.root, job.position.index_load)
         if self._seen == now or job.env.index is not None or len(job.env.meta.labels) > MOST_GROUPS:
             return
         with scratch_folder("tagstream-status-") as scratch:
             heads = read_heads(job.env.checkpoint, scratch, meta=job.env.meta)
             layout = replace(heads.layout, lock_wait_s=0.0)
             found = []
-            for label in job.env.meta.labels:  # a step a key group, of which there are few
+            for label in job.env.meta.labels:  # a loop over key groups, which are few
                 pointer = heads.pointers[label]
-                counts = counts_at(layout, label, pointer, heads.generation, heads.epoch)
+                counts = counts_at(layout, label, pointer, heads.index_load, heads.catch_up)
                 found.append(GroupSize(label, counts.live, counts.tombstones, sum(sizes_at(layout, label, pointer))))
         self._status.groups(found, whole=True)
         self._seen = now
 
 
-BATCHES_A_LOOK, REASONS = 16, 5
+BATCHES_A_PROBE, REASONS = 16, 5
 
 
-class QuarantineLook:
-    """A batch is read once, newest batches first, and again while it is the newest: its attempt may begin again.
+class QuarantineProbe:
+    """Counts the bad records in the checkpoint.
 
-    ``records``: bad records of this run so far; while they do not change there is nothing new.
+    A batch is read once, newest batches first. The newest batch is read again, since it may have another attempt.
+    ``records``: returns the bad records of this run so far; while that does not change, nothing is read.
     """
 
     def __init__(self, status: RunStatus, checkpoint: Storage, records: Callable[[], int]) -> None:
@@ -145,28 +149,28 @@ class QuarantineLook:
         self._found: dict[int, int] = {}
         self._reasons: dict[str, int] = {}
         self._seen: int | None = None
-        self._root = ""
+        self._query_folder = ""
 
     def __call__(self) -> None:
-        """Read what is new."""
+        """Read new batches."""
         records = self._records()
         if self._seen == records:
             return
-        root = current_root(self._checkpoint).files
-        if root.root != self._root:  # another query, with batches of its own
-            self._root, self._found, self._reasons = root.root, {}, {}
-        quarantine = private(root.below(QUARANTINE))
+        query_folder = current_query_folder(self._checkpoint).files
+        if query_folder.root != self._query_folder:  # another query, with other batches
+            self._query_folder, self._found, self._reasons = query_folder.root, {}, {}
+        quarantine = private(query_folder.below(QUARANTINE))
         batches = quarantined_batches(quarantine)
         settled = set(batches[:-1])
         self._found = {batch: count for batch, count in self._found.items() if batch in settled}
         due = [batch for batch in reversed(batches) if batch not in self._found]
-        for batch in islice(due, BATCHES_A_LOOK):
+        for batch in islice(due, BATCHES_A_PROBE):
             self._found[batch] = 0
             for _, _, record in read_quarantine(quarantine, batch):  # a row loop: bad records are few
                 self._found[batch] += 1
                 self._reasons[record["reason"]] = max(batch, self._reasons.get(record["reason"], batch))
         newest = sorted(self._reasons.items(), key=lambda one: (-one[1], one[0]))[:REASONS]
-        whole = len(due) <= BATCHES_A_LOOK
+        whole = len(due) <= BATCHES_A_PROBE
         self._seen = records if whole else None
         self._reasons = dict(newest)
         told = tuple((batch, reason) for reason, batch in newest)

@@ -1,4 +1,4 @@
-"""How a run shows itself: a live line on a terminal, a log line a batch elsewhere, and a summary at the end.
+"""How a run shows its progress: a live line on a terminal, otherwise one log line per batch, and a summary at the end.
 
 Batch reports also go to the metrics, with the source's lag.
 """
@@ -32,9 +32,11 @@ _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 class Progress:
-    """A context manager for the length of a run; it also gives the ``tagstream`` logger its handler.
+    """Shows the progress of a run. A context manager for the whole run. It also gives the ``tagstream`` logger its
+    handler.
 
-    ``clock`` gives seconds and is only used for ages on the live line.
+    ``clock`` returns seconds. It is only used for ages on the live line. ``live``: show the live line; None: if
+    ``stream`` is a terminal.
     """
 
     def __init__(self, stream: TextIO, title: str, clock: Callable[[], float], live: bool | None = None) -> None:
@@ -63,7 +65,7 @@ class Progress:
     @classmethod
     def open(cls, options: Options) -> Self:
         """Progress of a job on standard error."""
-        return cls(sys.stderr, options.target_table or PurePath(options.target_base_path).name, time.monotonic)
+        return cls(sys.stderr, options.table.name or PurePath(options.table.base_path).name, time.monotonic)
 
     def __enter__(self) -> Self:
         LOG.addHandler(self._handler)
@@ -86,7 +88,7 @@ class Progress:
         self._handler.close()
 
     def step(self, text: str) -> None:
-        """What the run is at before its first batch: a line of a log, which would be silent for a minute and more."""
+        """Log what the run does before its first batch. Otherwise the log would have no line for a minute or longer."""
         if self._console is None:
             LOG.info("%s", text)
 
@@ -109,27 +111,27 @@ class Progress:
             LOG.info("%s", line(report))
 
     def lag(self, records: int | None) -> None:
-        """Records the source holds that no batch has taken; None: unknown."""
+        """Set the lag: records in the source that no batch has read; None: unknown."""
         self._begun, self._lag = True, records
 
     def loading(self, at: BootstrapProgress) -> None:
-        """How far the loading of the index is, before the first batch or between two."""
+        """Show the progress of an index load, before the first batch or between two batches."""
         if self._console is None:
             self._load_log(at)
         self._load = None if at.stage == "load" and at.done == at.total else at
 
     def without_batches(self) -> None:
-        """No batch will come: nothing is to be summed up at the end."""
+        """No batch will come, so no summary is shown at the end."""
         self._ends_with_summary = False
 
     def _shown(self) -> RenderableType:
         if self._load is not None:
             return bar(self._title, self._load)
-        # Nothing before the query runs: the JVM writes to the terminal while it starts.
+        # Show nothing before the query runs: the JVM writes to the terminal while it starts.
         return self._line() if self._begun or not self._ends_with_summary else Text()
 
     def _line(self) -> Text:
-        """What the job is at, in one line of the terminal: what does not fit is left out, and nothing is cut."""
+        """What the job does now, as one line for the terminal. Parts that do not fit are left out, none is cut."""
         last, now = self.totals.last, self._clock()
         if self._batch is not None:
             parts = [f"batch {self._batch[0]}, {now - self._batch[1]:.0f} s"]
@@ -139,7 +141,7 @@ class Progress:
             parts = ["waiting for records"]
         if self._committed is not None:
             parts.append(f"last commit {now - self._committed:.0f} s ago")
-        if self._lag is not None:  # files do not tell theirs
+        if self._lag is not None:  # unknown for files
             parts.append(f"lag {self._lag:,}")
         if last is not None:
             parts.append(f"{last.rate:,.0f} records/s")
@@ -172,34 +174,34 @@ def fitting(title: str, parts: list[str], width: int) -> str:
 
 
 class Watcher(Protocol):
-    """Who else learns of it (``streaming.watch``)."""
+    """Receives the progress of a run (``streaming.monitor.watch``)."""
 
     def batch(self, report: BatchReport) -> None:
         """A batch is done."""
 
     def lag(self, records: int | None) -> None:
-        """Records the source holds that no batch has taken; None: unknown."""
+        """Set the lag: records in the source that no batch has read; None: unknown."""
 
     def loading(self, at: BootstrapProgress) -> None:
-        """How far the loading of the index is."""
+        """Receive the progress of an index load."""
 
 
 class RunWatcher(Watcher, Protocol):
-    """A watcher that looks at Spark, too."""
+    """A watcher that also reads Spark's jobs."""
 
     def query(self, run_id: str) -> None:
-        """Spark's query has begun: jobs of its batches have ``run_id`` as their group."""
+        """Spark's query has started. The jobs of its batches have ``run_id`` as their group."""
 
 
 class Display(Watcher, Protocol):
-    """What shows a run to people (``streaming.monitor.progress``, or the lines of a log)."""
+    """Shows a run to people: ``Progress``, or log lines."""
 
     def begin(self, batch_id: int) -> None:
         """A batch has begun."""
 
 
 class Monitor:
-    """``progress`` is the terminal or the log, ``watcher`` the status page and the metrics."""
+    """Passes reports on to ``progress`` (the terminal or the log) and ``watcher`` (the status page and the metrics)."""
 
     def __init__(self, progress: Display, watcher: RunWatcher) -> None:
         self._progress = progress
@@ -209,18 +211,18 @@ class Monitor:
         self._query: StreamingQuery | None = None
 
     def on_report(self, report: BatchReport) -> None:
-        """A batch is done (called in the sink's thread)."""
+        """A batch is done. Called in the sink's thread."""
         shown = replace(report, lag=self._lag)
         self._progress.batch(shown)
         self._watcher.batch(shown)
 
     def loading(self, at: BootstrapProgress) -> None:
-        """How far the loading of the index is."""
+        """Pass on the progress of an index load."""
         self._progress.loading(at)
         self._watcher.loading(at)
 
     def tick(self, query: StreamingQuery) -> None:
-        """Look at Spark's newest progress for the lag (records the source has and no batch has taken)."""
+        """Read the lag from Spark's newest progress: records in the source that no batch has read."""
         if query is not self._query:
             self._query = query
             self._watcher.query(str(query.runId))
@@ -234,7 +236,7 @@ class Monitor:
 
 
 def source_lag(source: Any) -> int | None:
-    """Records between the batch's end and the source's newest offsets; None for files, which do not tell.
+    """Records between the batch's end and the source's newest offsets; None for files, where it is unknown.
 
     ``source``: one of the sources of PySpark's progress. Its offsets are dicts up to PySpark 4.0, and JSON text later.
     """

@@ -1,5 +1,5 @@
 "use strict";
-// Only makes it smoother: without scripts the page loads itself anew.
+// This only makes the update smoother: without scripts the page reloads itself.
 const away = document.getElementById("away");
 async function renew() {
   if (document.hidden) return;
@@ -16,7 +16,7 @@ async function renew() {
     document.title = page.title;
     away.hidden = true;
   } catch {
-    if (away.hidden) away.textContent = "The job does not answer since " + new Date().toLocaleTimeString() + ". What is shown is older.";
+    if (away.hidden) away.textContent = "The job has not answered since " + new Date().toLocaleTimeString() + ". The page shows older values.";
     away.hidden = false;
   }
 }

@@ -1,6 +1,6 @@
-"""What is known of a run and its table services: written by the job's threads, read by those of the status server.
+"""The status of a run and its table services. The job's threads write it, and the threads of the status server read it.
 
-A measure over time has bounded memory: when it is full every second point is dropped and the spacing doubles.
+A trend over time has bounded memory: when it is full, every second point is dropped and the spacing doubles.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tagstream.streaming.monitor.snapshot import (
 
 
 class Trend:
-    """Points (time in ms, value), ``room`` at most, at least ``spacing_ms`` apart."""
+    """Points (time in ms, value): at most ``room``, and at least ``spacing_ms`` apart."""
 
     def __init__(self, room: int = 240, spacing_ms: int = 2_000) -> None:
         self._room = room
@@ -41,7 +41,7 @@ class Trend:
         self._points: list[tuple[int, int]] = []
 
     def add(self, at_ms: int, value: int) -> None:
-        """Take a point; the newest within the spacing takes the place of the one before it."""
+        """Add a point. Within the spacing, the newest point replaces the one before it."""
         points = self._points
         if len(points) > 1 and at_ms - points[-2][0] < self._spacing:
             points[-1] = (at_ms, value)
@@ -52,7 +52,7 @@ class Trend:
             self._spacing *= 2
 
     def points(self) -> tuple[tuple[int, int], ...]:
-        """Oldest first."""
+        """The points, oldest first."""
         return tuple(self._points)
 
 
@@ -60,27 +60,27 @@ SERVICES = ("compaction", "clustering", "cleaning", "archiving")
 
 
 class Services:
-    """Held by the status, under its lock."""
+    """Held by the status, under its lock. A service that is not among :data:`SERVICES` gets a line at its first turn."""
 
     def __init__(self) -> None:
         self._lines = {name: ServiceLine(name, 0) for name in SERVICES}
 
     def turn(self, name: str, completed: int, error: str | None, now_ms: int) -> None:
-        """A service has had its turn: how many actions it completed, and what its error was."""
-        before = self._lines[name]
+        """A service has run: how many actions it completed, and its error."""
+        before = self._lines.get(name, ServiceLine(name, 0))
         last_ms = now_ms if completed else before.last_ms
         self._lines[name] = replace(
             before, completed=before.completed + completed, last_ms=last_ms, failing=error or "", tried=True
         )
 
     def look(self, due: Mapping[str, str], last_ms: Mapping[str, int]) -> None:
-        """When each is due next, in words, and when the table has seen it last."""
+        """Set when each service is due next, in words, and when it last ran according to the table."""
         for name, before in self._lines.items():
             seen = max((at for at in (before.last_ms, last_ms.get(name)) if at is not None), default=None)
             self._lines[name] = replace(before, due=due.get(name, before.due), last_ms=seen)
 
     def lines(self) -> tuple[ServiceLine, ...]:
-        """Each service in a row."""
+        """One line per service."""
         return tuple(self._lines.values())
 
 
@@ -89,7 +89,9 @@ _RECENT, _WARNINGS, _RATE_OF = 60, 20, 5
 
 
 class RunStatus:
-    """All under one lock, held for as long as it takes to copy a few values. ``clock_ms``: epoch milliseconds."""
+    """The status of a run, under one lock that is held only while a few values are copied. ``clock_ms`` returns epoch
+    milliseconds.
+    """
 
     def __init__(self, about: About, clock_ms: Callable[[], int], limits: Thresholds) -> None:
         self._lock = threading.Lock()
@@ -113,27 +115,27 @@ class RunStatus:
 
     @property
     def about(self) -> About:
-        """What is known of the run itself."""
+        """The constants of the run, as far as they are known."""
         return self._s.about
 
     def bad_records(self) -> int:
         """Bad records of this run so far."""
         return self._counts["quarantined"]
 
-    # Told by the job
+    # Called by the job
 
     def know(self, **about: str | int) -> None:
-        """What is found out about the run after its start: fields of ``About``."""
+        """Set fields of ``About`` that became known after the start."""
         with self._lock:
             self._s = replace(self._s, about=replace(self._s.about, **about))  # type: ignore[arg-type]
 
     def began(self, run: int) -> None:
-        """The number of this start of the checkpoint."""
+        """Set the number of this start of the checkpoint."""
         with self._lock:
             self._s = replace(self._s, run=run)
 
     def step(self, step: str, batch_id: int | None = None) -> None:
-        """What the job does from now on, and in which batch."""
+        """Set what the job does from now on, and in which batch."""
         now = self._clock_ms()
         with self._lock:
             before = self._s.doing
@@ -144,7 +146,7 @@ class RunStatus:
             self._s = replace(self._s, doing=Doing(step, now, batch_id, since))
 
     def query_started(self) -> None:
-        """Spark looks for records from now on."""
+        """The query has started: Spark looks for records from now on."""
         self._query_started = True
         self.step(health.WAITING)
 
@@ -179,7 +181,7 @@ class RunStatus:
                 self._s = replace(self._s, last_commit_ms=now, last_commit_exact=True, stops_in_row=0, killed_in_row=0)
 
     def lag(self, records: int | None) -> None:
-        """Records the source holds that no batch has taken; None: unknown."""
+        """Set the lag: records in the source that no batch has read; None: unknown."""
         now = self._clock_ms()
         with self._lock:
             if records is not None:
@@ -187,7 +189,7 @@ class RunStatus:
             self._s = replace(self._s, lag=records)
 
     def loading(self, at: BootstrapProgress) -> None:
-        """How far the loading of the index is."""
+        """Set the progress of an index load."""
         done = at.stage == "load" and at.done == at.total
         if done or self._s.doing.step != health.LOADING:
             self.step("comparing index and table" if done else health.LOADING)
@@ -197,37 +199,37 @@ class RunStatus:
                 self._s = replace(self._s, doing=replace(self._s.doing, detail=detail))
 
     def warned(self, level: str, text: str) -> None:
-        """A warning of the log."""
+        """Add a warning of the log."""
         now = self._clock_ms()
         with self._lock:
             self._warnings.append(Warned(now, level, text))
             self._s = replace(self._s, warnings_total=self._s.warnings_total + 1)
 
     def restarted(self, error: str, why: str) -> None:
-        """The query begins anew after an error that this mends."""
+        """The query restarts after an error that a restart fixes. ``why``: the error's text."""
         with self._lock:
             self._restarts[error] += 1
             self._restarts_in_row, self._last_restart = self._restarts_in_row + 1, why
             self._query_started = False
-        self.step("beginning anew")
+        self.step("restarting the query")
 
     def service(self, name: str, completed: int, error: str | None) -> None:
-        """A table service has had its turn: how many actions it completed, and what its error was."""
+        """A table service has run: how many actions it completed, and its error."""
         with self._lock:
             self._services.turn(name, completed, error, self._clock_ms())
 
     def stopped(self, error: str) -> None:
-        """The run is at its end by an error of this class."""
+        """The run ends with an error of this class."""
         self._stopped_by = error
 
     def ended(self) -> None:
-        """The run is at its end."""
+        """The run has ended."""
         self.step(health.STOPPED)
 
-    # Found out beside the job
+    # Called by the probes
 
     def stops(self, noted: Stops) -> None:
-        """How runs of this checkpoint have ended."""
+        """Set how earlier runs of this checkpoint ended."""
         with self._lock:
             self._s = replace(
                 self._s,
@@ -239,56 +241,58 @@ class RunStatus:
             )
 
     def commits(self, found: Iterable[CommitLine], last_ms: int | None, *, exact: bool) -> None:
-        """The newest writes on the timeline, and when this stream's last commit was (``exact`` False: or before that)."""
+        """Set the newest writes on the timeline, and the time of this stream's last commit. ``exact`` False: it may be
+        earlier.
+        """
         with self._lock:
             self._s = replace(self._s, commits=tuple(found))
             if last_ms is not None and last_ms > (self._s.last_commit_ms or 0):
                 self._s = replace(self._s, last_commit_ms=last_ms, last_commit_exact=exact)
 
     def files(self, found: TableFiles) -> None:
-        """The table's files as looked at."""
+        """Set the table's files as last listed."""
         with self._lock:
             self._s = replace(self._s, files=found)
 
     def waits(self, found: Iterable[Waiting]) -> None:
-        """What the broker says of each partition: what waits there, and since when."""
-        told = tuple(found)
-        oldest = [part.oldest_ms for part in told if part.records and part.oldest_ms is not None]
+        """Set the uncommitted records of each partition of the topic, as read from the broker."""
+        partitions = tuple(found)
+        oldest = [part.oldest_ms for part in partitions if part.records and part.oldest_ms is not None]
         with self._lock:
-            self._s = replace(self._s, waiting=told, oldest_ms=min(oldest, default=None))
-        self.lag(sum(part.records for part in told))
+            self._s = replace(self._s, waiting=partitions, oldest_ms=min(oldest, default=None))
+        self.lag(sum(part.records for part in partitions))
 
     def tasks(self, found: Tasks | None) -> None:
-        """The tasks of the batch at hand; None: none is at work."""
+        """Set the tasks of the current batch; None where none runs."""
         with self._lock:
             self._s = replace(self._s, tasks=found)
 
     def quarantine(self, found: Quarantine) -> None:
-        """Bad records that the checkpoint keeps."""
+        """Set the bad records that the checkpoint has."""
         with self._lock:
             self._s = replace(self._s, quarantine=found)
 
     def services_due(self, due: Mapping[str, str], last_ms: Mapping[str, int]) -> None:
-        """When each table service is due next, in words, and when the table has seen it last."""
+        """Set when each table service is due next, in words, and when it last ran according to the table."""
         with self._lock:
             self._services.look(due, last_ms)
 
     def new_index(self, key_groups: int) -> None:
-        """The query works with an index that nothing is known of yet."""
+        """The query uses another index, whose sizes are not known yet."""
         with self._lock:
             self._groups.clear()
             self._key_groups = key_groups
             self._s = replace(self._s, groups_whole=False)
 
     def groups(self, found: Iterable[GroupSize], *, whole: bool) -> None:
-        """Key groups as the checkpoint has them: what a batch has told of one since counts more."""
+        """Set the sizes of key groups as the checkpoint has them. A size that a batch has reported already is kept."""
         with self._lock:
             for group in found:
                 self._groups.setdefault(group.label, group)
             self._s = replace(self._s, groups_whole=whole)
 
     def snapshot(self) -> Snapshot:
-        """All of it at this moment."""
+        """All values at this moment."""
         now = self._clock_ms()
         with self._lock:
             recent = tuple(self._recent)
@@ -338,13 +342,13 @@ class RunStatus:
 
 
 def _rate(batches: tuple[BatchLine, ...]) -> float | None:
-    """Records a second of some batches together."""
+    """Records per second over some batches."""
     seconds = sum(batch.seconds for batch in batches)
     return sum(batch.records for batch in batches) / seconds if seconds > 0 else None
 
 
 def _bad_share(batches: tuple[BatchLine, ...]) -> tuple[int, int]:
-    """Bad records of some batches together, and all of them."""
+    """Number of bad records and of all records in some batches."""
     return sum(batch.quarantined for batch in batches), sum(batch.records for batch in batches)
 
 

@@ -1,6 +1,6 @@
-"""The one HTTP server of a running job: status page, JSON, health and metrics; nothing can be changed through it.
+"""The HTTP server of a running job: status page, JSON, health and metrics. It is read-only.
 
-The status page is made of a snapshot.
+All of them are made from a snapshot.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _TONE = {
     health.STUCK: "bad", health.RESTARTING: "bad", health.BAD_RECORDS: "bad",
 }  # fmt: skip
 _PHASE_TEXT = {
-    "check": "look at timeline and lease", "prepare": "pin profile, begin instant", "tasks": "read, tag and write",
+    "check": "check timeline and lease", "prepare": "write profile, begin instant", "tasks": "read, tag and write",
     "commit": "publish and complete", "services": "compact, clean, archive",
 }  # fmt: skip
 _KIND_TEXT = {
     "inserts": "inserts", "updates": "updates", "deletes": "deletes", "moves": "moves to another partition",
     "late": "late", "superseded": "superseded in their batch", "unknown_deletes": "deletes of unknown keys",
-    "skipped": "of no row",
+    "skipped": "without a row (skipped)",
     "quarantined": "quarantined",
 }  # fmt: skip
 GROUPS_SHOWN, COMMITS_SHOWN, PARTITIONS_SHOWN = 12, 12, 12
 
 
 def status_page(s: Snapshot) -> bytes:
-    """The page in UTF-8."""
+    """The status page in UTF-8."""
     records = max(1, s.counts.get("records", 0))
     last = s.recent[-1] if s.recent else None
     largest = sorted(s.groups, key=lambda g: (-g.keys, g.label))
@@ -79,8 +79,8 @@ def status_page(s: Snapshot) -> bytes:
     )
 
 
-_KEPT_S = 1.0  # however many look at the page, it is made once in so many seconds
-_SILENT_S = 15.0  # a client that sends no request is left
+_KEPT_S = 1.0  # the page is made at most once in so many seconds, for all readers
+_SILENT_S = 15.0  # a connection without a request is closed after so many seconds
 _HEADERS = (
     ("Server", "tagstream"),
     ("Cache-Control", "no-store"),
@@ -94,7 +94,7 @@ Answer = tuple[int, str, bytes]
 
 
 class Pages:
-    """What is served, by path. ``monotonic``: seconds, for how long a page is kept."""
+    """The pages by path. ``monotonic`` returns seconds; it limits how long a page is reused."""
 
     def __init__(self, snapshot: Callable[[], Snapshot], monotonic: Callable[[], float]) -> None:
         self._snapshot = snapshot
@@ -105,7 +105,7 @@ class Pages:
         self._registry.register(RunCollector(snapshot))
 
     def get(self, path: str) -> Answer:
-        """HTTP status, content type and content."""
+        """HTTP status, content type and content of a path."""
         match path:
             case "/":
                 return 200, "text/html; charset=utf-8", self._page()
@@ -117,7 +117,7 @@ class Pages:
                 return code, "text/plain; charset=utf-8", text.encode("utf-8", "replace")
             case "/metrics":
                 return 200, CONTENT_TYPE_LATEST, generate_latest(self._registry)
-        return 404, "text/plain; charset=utf-8", b"there is /, /status.json, /healthz and /metrics\n"
+        return 404, "text/plain; charset=utf-8", b"not found; the paths are /, /status.json, /healthz and /metrics\n"
 
     def _page(self) -> bytes:
         with self._lock:
@@ -129,7 +129,7 @@ class Pages:
     def __call__(
         self, environ: dict[str, Any], start: Callable[[str, list[tuple[str, str]]], object]
     ) -> Iterable[bytes]:
-        """WSGI: GET and HEAD, nothing else."""
+        """The WSGI application. It accepts GET and HEAD only."""
         if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
             code, kind, content = 405, "text/plain; charset=utf-8", b"GET and HEAD only\n"
         else:
@@ -146,7 +146,7 @@ class _Handler(WSGIRequestHandler):
     timeout = _SILENT_S
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 (the library's name)
-        """Views are no news."""
+        """Requests are not logged."""
 
 
 class _Server(ThreadingMixIn, WSGIServer):
@@ -158,17 +158,17 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__(address, _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own."""
+        """Answer in another thread."""
         self._connections.add(request)
         super().process_request(request, client_address)
 
     def shutdown_request(self, request: Any) -> None:
-        """The answer is given."""
+        """The request was answered."""
         self._connections.discard(request)
         super().shutdown_request(request)
 
     def server_close(self) -> None:
-        """Hang up: a browser keeps connections open to ask something later."""
+        """Close all connections: a browser keeps connections open for later requests."""
         super().server_close()
         for connection in list(self._connections):
             with suppress(OSError):
@@ -176,14 +176,16 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class StatusServer:
-    """Serves ``pages`` on ``port`` (0: a free one) of ``host`` from its making until :meth:`close`."""
+    """Serves ``pages`` on ``port`` (0: a free one) of ``host`` until :meth:`close`. ConfigError where it cannot listen
+    there.
+    """
 
     def __init__(self, port: int, host: str, pages: Pages) -> None:
         try:
             self._server = _Server((host, port))
         except OSError as e:
             raise ConfigError(
-                f"--status-port {port}: cannot listen there ({e.strerror}) on --status-host {host}; give another one"
+                f"--status-port {port}: cannot listen on this port of --status-host {host} ({e.strerror}); set another one"
             ) from None
         self._server.set_app(pages)
         self._thread = threading.Thread(
@@ -193,7 +195,7 @@ class StatusServer:
 
     @property
     def port(self) -> int:
-        """The port that is served."""
+        """The port of the server."""
         return int(self._server.server_port)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-"""What is known of a running job at one moment: the values that page, JSON and metrics are made of.
+"""The status of a running job at one moment: the values for page, JSON and metrics.
 
-The page of a table at rest has rows of commits and of partitions of the same form.
+The page of a table (without a running job) uses the same rows for commits and partitions.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ from tagstream.streaming.batch.commit_record import parse
 from tagstream.table.services.health import FileSizes
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant
+from tagstream.table.timeline.operation import WriteOperationType
 
 
 @dataclass(frozen=True)
 class About:
-    """What does not change in a run. ``source``: kafka or files; ``log``: where its log lines are, for people."""
+    """Constants of a run. ``source``: kafka, files or DataFrame. ``log``: where its log lines are, for people."""
 
     table: str
     stream: str
@@ -36,7 +37,9 @@ class About:
 
 @dataclass(frozen=True)
 class Doing:
-    """What the job does now. ``batch_id`` None: between batches, or before the first. ``detail``: how far the step is."""
+    """What the job does now. ``batch_id`` None: between two batches, or before the first. ``detail``: progress of the
+    step.
+    """
 
     step: str
     since_ms: int
@@ -47,7 +50,7 @@ class Doing:
 
 @dataclass(frozen=True)
 class Health:
-    """One word for programs and a sentence for people."""
+    """The state as one word for programs, and a sentence for people. ``fine``: an orchestrator gets a healthy answer."""
 
     state: str
     why: str
@@ -56,7 +59,7 @@ class Health:
 
 @dataclass(frozen=True)
 class BatchLine:
-    """A batch of this run that was committed."""
+    """A committed batch of this run."""
 
     batch_id: int
     instant: str | None
@@ -69,8 +72,11 @@ class BatchLine:
 
 @dataclass(frozen=True)
 class CommitLine:
-    """A completed write of the table; ``stream`` and ``batch_id`` None: another writer's, or the table service ``service``
-    (compaction, clustering), whoever carried it out."""
+    """A completed write of the table.
+
+    ``stream`` and ``batch_id`` are None for another writer's commit and for a table service. ``service``: compaction or
+    clustering, whichever program executed it.
+    """
 
     instant: str
     action: str
@@ -86,7 +92,7 @@ class CommitLine:
 
 @dataclass(frozen=True)
 class Waiting:
-    """What waits in one partition of the topic: records, and when the oldest of them came (None: not known)."""
+    """Uncommitted records in one partition of the topic, and the time of the oldest one (None: unknown)."""
 
     partition: int
     records: int
@@ -95,7 +101,7 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Tasks:
-    """The tasks of the batch at hand: of ``total``, how many are done and at work; ``moved_ms``: when one was done last."""
+    """The tasks of the current batch. ``moved_ms``: when the number of done tasks last changed."""
 
     total: int
     done: int
@@ -106,8 +112,9 @@ class Tasks:
 
 @dataclass(frozen=True)
 class Quarantine:
-    """Bad records that the checkpoint keeps, of all its batches. ``whole`` False: at least so many; ``newest``: reasons with
-    the batch that had each last, newest first."""
+    """Bad records that the checkpoint has, of all its batches. ``whole`` False: at least so many. ``newest``: reasons
+    with the last batch that had each, newest first.
+    """
 
     records: int
     whole: bool
@@ -116,8 +123,10 @@ class Quarantine:
 
 @dataclass(frozen=True)
 class ServiceLine:
-    """A table service: how many this run has completed, when the last one was (of any run, None: not known), when the next
-    is due, in words, the error of the last try (empty: it was well), and whether this run has tried."""
+    """A table service. ``completed``: actions in this run. ``last_ms``: time of its last action by any run (None:
+    unknown). ``due``: when the next one is due, in words. ``failing``: the error of the last try; empty where it
+    succeeded. ``tried``: whether this run has tried.
+    """
 
     name: str
     completed: int
@@ -139,7 +148,7 @@ class GroupSize:
 
 @dataclass(frozen=True)
 class PartitionLine:
-    """What one partition's files come to; ``share`` of the bytes of the largest."""
+    """The file sizes of one partition. ``share``: of the bytes of the largest partition."""
 
     partition_path: str
     sizes: FileSizes
@@ -148,7 +157,9 @@ class PartitionLine:
 
 @dataclass(frozen=True)
 class TableFiles:
-    """Files as last looked at. ``looked_at``: partitions that were; ``partitions``: that there are (None: not known yet)."""
+    """Files as last listed. ``looked_at``: number of listed partitions. ``partitions``: number of all partitions (None:
+    not known yet).
+    """
 
     at_ms: int
     looked_at: int
@@ -168,7 +179,9 @@ class Warned:
 
 @dataclass(frozen=True)
 class Stop:
-    """How a run of this checkpoint ended: the class of its error, or Killed; empty where it ended in order."""
+    """How a run of this checkpoint ended. ``error``: the class of its error, or Killed; empty where it ended without an
+    error.
+    """
 
     at_ms: int
     error: str
@@ -177,17 +190,21 @@ class Stop:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything. Times are milliseconds since 1970; what is not known yet is None.
+    """The status of a run. Times are epoch milliseconds. An unknown value is None.
 
-    ``lag``: records that the source holds and no commit of this stream; ``catch_up_s``: that at the rate of the last
-    batches; ``counts``, ``phases``, ``batches``, ``replayed``, ``seconds``: sums over this run; ``durations``: how many
-    batches fell under each of ``run_status.DURATION_BOUNDS`` and not under the one before. ``last_commit_exact`` False: no
-    commit of the stream is known, it was then or before. ``groups_whole``: every key group is among ``groups``.
-    ``services``: how many of each this run has completed; ``services_failing``: those whose last try failed, with the error;
-    ``service_lines``: each one in a row. ``oldest_ms``: when the oldest record came that waits, ``waiting``: by partition,
-    both as the broker said last.
-    ``restarts``: by error class, of this run; ``stops``: of all runs of the checkpoint; ``stops_in_row``: since the last
-    commit, ``killed_in_row`` of them without a word; ``last_end``: how the run before this one ended.
+    ``lag``: records in the source that no commit of this stream has. ``catch_up_s``: seconds to read them at the rate
+    of the last batches. ``counts``, ``phases``, ``batches``, ``replayed``, ``seconds``: sums over this run.
+    ``durations``: how many batches were in each range of ``run_status.DURATION_BOUNDS``. ``last_commit_exact`` False:
+    no commit of the stream is known, and the last one was at that time or earlier. ``groups_whole``: ``groups`` has
+    every key group.
+
+    ``services``: completed actions of each service in this run. ``services_failing``: services whose last try failed,
+    with the error. ``service_lines``: one line per service. ``waiting``: uncommitted records by partition of the topic,
+    as last read from the broker. ``oldest_ms``: time of the oldest of them.
+
+    ``restarts``: of the query in this run, by error class. ``stops``: of all runs of the checkpoint, by error class.
+    ``stops_in_row``: runs that ended since the last commit. ``killed_in_row``: those of them that were killed.
+    ``last_end``: how the run before this one ended.
     """
 
     at_ms: int
@@ -236,39 +253,41 @@ class Snapshot:
 
     @property
     def data_age_s(self) -> float | None:
-        """Seconds by which the table is older than its source: the age of the oldest record that waits, 0 if none does."""
+        """Seconds by which the table is behind its source: the age of the oldest uncommitted record, 0 if all are
+        committed.
+        """
         if self.lag == 0:
             return 0.0
         return None if self.oldest_ms is None else max(0.0, (self.at_ms - self.oldest_ms) / 1000)
 
     @property
     def batch_running_s(self) -> float:
-        """Seconds that the batch at hand has run; 0 between two batches."""
+        """Seconds that the current batch has run; 0 between two batches."""
         since = self.doing.batch_since_ms
         return 0.0 if since is None else max(0.0, (self.at_ms - since) / 1000)
 
     @property
     def doing_s(self) -> float:
-        """Seconds in the step at hand."""
+        """Seconds in the current step."""
         return max(0.0, (self.at_ms - self.doing.since_ms) / 1000)
 
     @property
     def index_keys(self) -> int:
-        """Live keys of the key groups that are known."""
+        """Live keys of the known key groups."""
         return sum(group.keys for group in self.groups)
 
     @property
     def index_tombstones(self) -> int:
-        """Deleted keys that the index remembers."""
+        """Deleted keys that the known key groups keep."""
         return sum(group.tombstones for group in self.groups)
 
     @property
     def index_bytes(self) -> int:
-        """Bytes of the key groups that are known."""
+        """Bytes of the known key groups."""
         return sum(group.bytes for group in self.groups)
 
     def document(self) -> dict[str, Any]:
-        """What ``/status.json`` says; docs/operations/monitoring.md names every member."""
+        """The content of ``/status.json``; docs/operations/monitoring.md describes every field."""
         doc = asdict(self)
         del doc["durations"]
         doc["derived"] = {
@@ -283,15 +302,15 @@ class Snapshot:
         return doc
 
 
-_SERVICES = {
-    "COMPACT": "compaction",
-    "LOG_COMPACT": "compaction",
-    "CLUSTER": "clustering",
+_SERVICES: dict[str, str] = {
+    WriteOperationType.COMPACT: "compaction",
+    WriteOperationType.LOG_COMPACT: "compaction",
+    WriteOperationType.CLUSTER: "clustering",
 }  # by Hudi's names of operations
 
 
 def commit_line(instant: Instant, metadata: CommitMetadata) -> CommitLine:
-    """A completed write in one row."""
+    """A completed write as one row."""
     stats = metadata.all_stats()
     record = parse(metadata.extra)
     return CommitLine(
@@ -309,7 +328,7 @@ def commit_line(instant: Instant, metadata: CommitMetadata) -> CommitLine:
 
 
 def largest(sizes: Mapping[str, FileSizes], count: int) -> tuple[PartitionLine, ...]:
-    """The partitions with the most bytes, and each one's share of the first's."""
+    """The partitions with the most bytes, and each one's share of the bytes of the largest."""
     rows = [PartitionLine(partition, found) for partition, found in sizes.items()]
     rows.sort(key=lambda row: (-row.sizes.bytes, row.partition_path))
     top = rows[0].sizes.bytes if rows else 0

@@ -1,6 +1,6 @@
-"""A look at the table for the status page: last commits, file sizes, and when each table service is due next.
+"""Read the table for the status page: last commits, file sizes, and when each table service is due next.
 
-After the first look only the partitions that commits have written to are listed again, a few at a time.
+After the first call only partitions that commits have written to are listed again, a few per call.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from tagstream.table.timeline.instant import COMMIT, COMPACTION, Instant
 from tagstream.table.timeline.timeline import Timeline
 
 COMMITS = 20
-_COMMITS_A_LOOK, PARTITIONS_A_LOOK, PARTITIONS_SHOWN = 100, 32, 30
+_COMMITS_A_PROBE, PARTITIONS_A_PROBE, PARTITIONS_SHOWN = 100, 32, 30
 
 
-class TableLook:
-    """``made``: where a file lies that is as old as the checkpoint, for a stream that has not committed yet.
+class TableProbe:
+    """Reads the table when called, and reports to the run's status.
 
-    ``services``: asked when each service is due, and when the timeline has seen it last.
+    ``made``: a file that is as old as the checkpoint (storage, folder, name), for a stream without a commit.
+    ``services``: returns when each service is due, and when it last ran according to the timeline.
     """
 
     def __init__(
@@ -50,19 +51,19 @@ class TableLook:
         self._commits: deque[CommitLine] = deque(maxlen=COMMITS)
         self._seen: frozenset[str] = frozenset()
         self._partitions: set[str] | None = None
-        self._due: dict[str, None] = {}  # an ordered set: partitions to be listed, those just written to first
+        self._due: dict[str, None] = {}  # an ordered set of partitions to list, the last written ones first
         self._sizes: dict[str, FileSizes] = {}
 
     def __call__(self) -> None:
-        """Take what is new."""
+        """Read new commits, the services' due times, and the files of some partitions."""
         timeline = self._table.timeline()
-        self._look_at_commits(timeline)
+        self._probe_commits(timeline)
         self._status.services_due(*self._services(self._table, timeline))
-        self._look_at_files(timeline)
+        self._probe_files(timeline)
 
-    def _look_at_commits(self, timeline: Timeline) -> None:
+    def _probe_commits(self, timeline: Timeline) -> None:
         done = timeline.completed_writes
-        new = [instant for instant in done[-_COMMITS_A_LOOK:] if instant.time not in self._seen]
+        new = [instant for instant in done[-_COMMITS_A_PROBE:] if instant.time not in self._seen]
         shown = {instant.time for instant in done}
         self._commits = deque((line for line in self._commits if line.instant in shown), maxlen=COMMITS)
         newest: Instant | None = None
@@ -81,23 +82,27 @@ class TableLook:
         self._status.commits(sorted(self._commits, key=lambda line: line.instant, reverse=True), last_ms, exact=exact)
 
     def _last_commit(self, timeline: Timeline, newest: Instant | None) -> tuple[int | None, bool]:
-        """When the stream committed last. Without a commit of it: the oldest one looked at, or the checkpoint's making."""
+        """When the stream last committed (epoch milliseconds), and whether that is exact.
+
+        Without a commit of the stream, it is the time of the oldest commit that was read, or when the checkpoint was
+        made.
+        """
         if newest is not None:
             return _modified(self._table.storage, self._table.config.timeline_folder, newest.file_name()), True
         done = timeline.completed_writes
-        if len(done) > _COMMITS_A_LOOK:
-            oldest = done[-_COMMITS_A_LOOK]
+        if len(done) > _COMMITS_A_PROBE:
+            oldest = done[-_COMMITS_A_PROBE]
             return _modified(self._table.storage, self._table.config.timeline_folder, oldest.file_name()), False
         return _modified(*self._made), False
 
-    def _look_at_files(self, timeline: Timeline) -> None:
+    def _probe_files(self, timeline: Timeline) -> None:
         view = self._table.view(timeline)
         if self._partitions is None:
             self._partitions = set(view.partitions())
             self._due = dict.fromkeys([*self._due, *sorted(self._partitions)])
         if view.as_of is None:
             return
-        now = list(islice(self._due, PARTITIONS_A_LOOK))
+        now = list(islice(self._due, PARTITIONS_A_PROBE))
         for partition in now:
             del self._due[partition]
             found = partition_sizes(view, partition, self._small_limit)
@@ -122,7 +127,7 @@ def _modified(storage: Storage, folder: str, name: str) -> int | None:
 def services_due(
     table: HoodieTable, timeline: Timeline, options: ServiceOptions, now_ms: int, *, continuous: bool
 ) -> tuple[dict[str, str], dict[str, int]]:
-    """By service: when it is due, and when its newest action on the timeline was, in epoch milliseconds."""
+    """By service: when it is due, in words, and the time of its newest action on the timeline in epoch milliseconds."""
     utc, merge_on_read = table.config.timezone_utc, table.config.is_merge_on_read
     last: dict[str, int] = {}
     compacted = [i for i in timeline.completed_writes if i.action == COMMIT] if merge_on_read else []
@@ -150,7 +155,7 @@ def services_due(
         )
     if options.archive is not None:
         due["archiving"] = (
-            f"above {options.archive.max_commits:,} commits on the timeline; there are {len(timeline.completed_writes):,}"
+            f"above {options.archive.max_commits:,} commits on the timeline; it has {len(timeline.completed_writes):,}"
         )
     return due, last
 
@@ -160,17 +165,17 @@ def _compaction(timeline: Timeline, options: ServiceOptions, mode: CompactionMod
         return "off"
     pending = [i.time for i in timeline.pending if i.action == COMPACTION]
     if pending:
-        by = "; `tagstream services run` carries it out" if mode is CompactionMode.SCHEDULE else ""
+        by = "; `tagstream services run` executes it" if mode is CompactionMode.SCHEDULE else ""
         return f"plan {pending[0]} is pending{by}"
-    told = options.compaction
-    since = since_compaction(timeline, requested=told.trigger is Trigger.NUM_COMMITS_AFTER_LAST_REQUEST)
-    number = _left(told.max_delta_commits - since.delta_commits, "delta commit")
+    compaction = options.compaction
+    since = since_compaction(timeline, requested=compaction.trigger is Trigger.NUM_COMMITS_AFTER_LAST_REQUEST)
+    number = _left(compaction.max_delta_commits - since.delta_commits, "delta commit")
     if since.instant is None:
-        seconds = f"{span(float(told.max_delta_seconds))} after the first delta commit"
+        seconds = f"{span(float(compaction.max_delta_seconds))} after the first delta commit"
     else:
-        left = told.max_delta_seconds - (now_ms - instant_ms(since.instant, utc)) / 1000
+        left = compaction.max_delta_seconds - (now_ms - instant_ms(since.instant, utc)) / 1000
         seconds = f"in {span(left)}" if left > 0 else "after the next commit"
-    match told.trigger:
+    match compaction.trigger:
         case Trigger.TIME_ELAPSED:
             return seconds
         case Trigger.NUM_AND_TIME:

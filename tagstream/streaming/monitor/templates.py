@@ -1,7 +1,8 @@
-"""Templates to pages: autoescape always on, one style sheet inline, a policy that lets nothing else in.
+"""Render pages from templates. Autoescape is always on, the style sheet is inline, and the security policy allows
+nothing else.
 
-Small charts are inline SVG: shapes only, coloured by the style sheet's classes; words and figures are next to
-them. No text is put into a drawing, so nothing from outside gets there, and it can be stretched to any width.
+Small charts are inline SVG: only shapes, coloured by classes of the style sheet. Labels and figures are next to them. A
+chart contains no text, so no foreign text can get into it, and it can be stretched to any width.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ WIDTH, HEIGHT = 600.0, 100.0
 
 
 def trend(points: Sequence[tuple[float, float]], label: str) -> Markup:
-    """A line over (x, y) with the area under it; y begins at 0. Empty for less than two points."""
+    """A line through (x, y) with the area under it; y starts at 0. Empty for fewer than two points."""
     if len(points) < 2:
         return Markup("")
     first, last = points[0][0], points[-1][0]
@@ -35,7 +36,7 @@ def trend(points: Sequence[tuple[float, float]], label: str) -> Markup:
 
 
 def stacks(columns: Sequence[Sequence[float]], label: str) -> Markup:
-    """A column for each of ``columns``, its values on top of one another as classes s0, s1, ..."""
+    """Stacked columns: one for each of ``columns``, with its values as classes s0, s1, ..."""
     if not columns:
         return Markup("")
     top = max(sum(column) for column in columns) or 1.0
@@ -52,11 +53,11 @@ def stacks(columns: Sequence[Sequence[float]], label: str) -> Markup:
                     f'width="{step * 0.8:.1f}" height="{height:.2f}"/>'
                 )
             below = upper
-    return _drawing(Markup("".join(shapes)), label)  # made of numbers alone
+    return _drawing(Markup("".join(shapes)), label)  # contains only numbers
 
 
 def bar(share: float, kind: str = "s0") -> Markup:
-    """A flat bar of a share of 1. ``kind`` is a class of the style sheet."""
+    """A flat bar for a share from 0 to 1. ``kind``: a class of the style sheet."""
     wide = min(1.0, max(0.0, share)) * 100
     return Markup(
         '<svg class="bar" aria-hidden="true"><rect class="rest" width="100%" height="100%" rx="3"/>'
@@ -79,7 +80,7 @@ _HERE = "tagstream.streaming.monitor"
 
 @cache
 def environment(package: str) -> Environment:
-    """The environment of a room's templates (``package``: its import name), over those that all pages share."""
+    """The Jinja environment for the templates of a package (its import name) and for the shared ones of this package."""
     loader = ChoiceLoader([PackageLoader(package, "."), PackageLoader(_HERE, ".")])
     env = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     env.filters |= {
@@ -100,7 +101,7 @@ def environment(package: str) -> Environment:
 
 @cache
 def source(package: str, name: str) -> str:
-    """A file of ours as it is: the style sheet, a script."""
+    """The text of one of our files: the style sheet or a script."""
     env = environment(package)
     assert env.loader is not None
     return env.loader.get_source(env, name)[0]
@@ -108,7 +109,7 @@ def source(package: str, name: str) -> str:
 
 @cache
 def policy(package: str, script: str | None = None) -> str:
-    """The Content-Security-Policy of a room's pages: our style sheet, our script if there is one, nothing from elsewhere."""
+    """The Content-Security-Policy of a package's pages: it allows our style sheet and our script, if there is one."""
     parts = ["default-src 'none'", f"style-src '{_digest(source(package, 'style.css'))}'", "img-src data:"]
     if script is not None:
         parts += [f"script-src '{_digest(source(package, script))}'", "connect-src 'self'"]
@@ -116,10 +117,10 @@ def policy(package: str, script: str | None = None) -> str:
 
 
 def render(package: str, template: str, values_of: Mapping[str, Any], script: str | None = None) -> bytes:
-    """A page in UTF-8; what UTF-8 cannot hold (half of a surrogate pair) becomes a question mark."""
+    """A page in UTF-8. Characters that UTF-8 cannot encode (half of a surrogate pair) become question marks."""
     env = environment(package)
     ours = {
-        "style": Markup(source(package, "style.css")),  # files of ours
+        "style": Markup(source(package, "style.css")),  # safe, because it is our file
         "script": Markup(source(package, script)) if script else "",
         "policy": policy(package, script),
     }

@@ -1,4 +1,4 @@
-"""Values for people: numbers, bytes, times, and texts from outside made harmless to look at."""
+"""Values as text for people: numbers, bytes, times, and foreign texts made safe to show."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Any
 
 NOTHING = "–"
 LONGEST = 160
-# Control characters, surrogates, and the invisible ones that turn the direction of what follows.
+# Control characters, surrogates, and invisible characters that change the direction of the text after them.
 _HIDDEN = frozenset(("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"))
 _BOUNDS = "under 1 MiB", "1–8 MiB", "8–32 MiB", "32–100 MiB", "100–256 MiB", "256 MiB and more"
 
 
 def outside(value: Any, longest: int = LONGEST) -> str:
-    """A text from outside (partition path, key, message) with what cannot be seen written out, its middle cut when long."""
+    """A foreign text (partition path, key, message) with invisible characters escaped. The middle of a long text is
+    left out.
+    """
     text = "" if value is None else str(value)
     if len(text) > longest:
         half = longest // 2
@@ -30,7 +32,7 @@ def _written(character: str) -> str:
 
 
 def number(value: float | None) -> str:
-    """Digits in groups; three that count below a thousand."""
+    """A number with digits in groups, and with three significant digits below a thousand."""
     if value is None:
         return NOTHING
     if isinstance(value, int) or abs(value) >= 999.5:
@@ -39,7 +41,7 @@ def number(value: float | None) -> str:
 
 
 def size(value: float | None) -> str:
-    """Bytes in a unit that fits."""
+    """Bytes with a suitable unit."""
     if value is None:
         return NOTHING
     amount = float(value)
@@ -66,7 +68,7 @@ def span(seconds: float | None) -> str:
 
 
 def moment(at_ms: int | None) -> str:
-    """A point in time, to the second, in UTC."""
+    """A time in epoch milliseconds, to the second, in UTC."""
     if at_ms is None:
         return NOTHING
     try:

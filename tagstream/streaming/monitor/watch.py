@@ -1,7 +1,7 @@
-"""All that a run is looked at through, from its first second to its end: status, server, looks in the background.
+"""The monitoring of a run from its start to its end: status, server, and probes in the background.
 
-The looks run in a thread of their own, which keeps to a small share of the time. Without ``--status-port`` nothing
-is served and no look is taken; how a run ended is noted either way.
+The probes run in one thread, which uses a small share of the time. Without ``--status-port`` there is no server and no
+probe. The end of a run is always recorded.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.report import BatchReport
 from tagstream.streaming.batch.spark_checkpoint import unfinished_batch
 from tagstream.streaming.monitor.health import Begun, Stops, Thresholds, read_stops, write_stops
-from tagstream.streaming.monitor.probes import IndexLook, LagLook, QuarantineLook, TaskLook
+from tagstream.streaming.monitor.probes import IndexProbe, LagProbe, QuarantineProbe, TaskProbe
 from tagstream.streaming.monitor.run_status import RunStatus
 from tagstream.streaming.monitor.server import Pages, StatusServer
 from tagstream.streaming.monitor.snapshot import About
-from tagstream.streaming.monitor.table_probe import TableLook, services_due
+from tagstream.streaming.monitor.table_probe import TableProbe, services_due
 from tagstream.streaming.monitor.values import moment
 from tagstream.streaming.options.options import Options
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -43,56 +43,60 @@ from tagstream.table.storage.opening import open_storage
 
 
 def log_place(env: Mapping[str, str], host: str, pid: int, descriptor: int = 2) -> str:
-    """Where standard error goes: a file, the journal, a pod's log, a terminal, or a pipe to who started the process."""
+    """Where standard error goes: a file, the journal, a pod's log, a terminal, or a pipe to the parent process.
+
+    ``descriptor``: its file descriptor. Empty where that is unknown.
+    """
     try:
         found = os.fstat(descriptor)
         target = os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:
         return ""
-    if env.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}":  # set by systemd where it has connected the two
+    if env.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}":  # systemd sets it where it has connected the two
         return f"the journal: journalctl _PID={pid}"
     if stat.S_ISREG(found.st_mode):
         return target
     if env.get("KUBERNETES_SERVICE_HOST"):
-        return f"the pod's: kubectl logs {host} (--previous: of the run before)"
+        return f"the pod's log: kubectl logs {host} (--previous: of the run before)"
     if stat.S_ISCHR(found.st_mode):
         return "nowhere (/dev/null)" if target == "/dev/null" else f"the terminal {target}"
-    return "what the process was started by: its standard error is a pipe"
+    return "the log of the program that started the process: its standard error is a pipe"
 
 
 LOG = logging.getLogger("tagstream")
-_SHARE = 0.01  # of the time the thread may be at work: a look that takes 50 ms is followed by 5 s without one
+_SHARE = 0.01  # the thread's share of the time: after probes that take 50 ms it waits 5 s
 _EVERY_S = 15.0
 _PATIENCE_S = 2.0
 
 
 class Background:
-    """Runs every look at once, then again when woken, or after 15 s; an error of a look is logged once and ends nothing.
+    """Runs all probes at once, then again when woken or after 15 s. An error of a probe is logged once and ends
+    nothing.
 
-    ``monotonic``: seconds.
+    ``monotonic`` returns seconds.
     """
 
     def __init__(self, monotonic: Callable[[], float], share: float = _SHARE, every_s: float = _EVERY_S) -> None:
         self._monotonic = monotonic
         self._share, self._every_s = share, every_s
-        self._looks: list[Callable[[], None]] = []
+        self._probes: list[Callable[[], None]] = []
         self._failed: set[int] = set()
         self._wake, self._end = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=self._run, name="status-looks", daemon=True)
 
     def add(self, look: Callable[[], None]) -> None:
-        """One more look; the first starts the thread."""
-        self._looks.append(look)
+        """Add a probe. The first one starts the thread."""
+        self._probes.append(look)
         if not self._thread.is_alive() and not self._end.is_set():
             self._thread.start()
         self.wake()
 
     def wake(self) -> None:
-        """There is something new to see."""
+        """Run the probes soon, because something has changed."""
         self._wake.set()
 
     def close(self) -> None:
-        """End; waits a little for the look that is being taken, for a broker may not answer."""
+        """Stop. Waits only a little for a running probe, since a broker may not answer."""
         self._end.set()
         self._wake.set()
         if self._thread.is_alive():
@@ -102,7 +106,7 @@ class Background:
         while not self._end.is_set():
             self._wake.clear()
             began = self._monotonic()
-            for look in list(self._looks):
+            for look in list(self._probes):
                 if not self._end.is_set():
                     self._take(look)
             if not self._end.wait((self._monotonic() - began) / self._share):
@@ -112,15 +116,15 @@ class Background:
         try:
             look()
         except Exception as e:
-            if id(look) not in self._failed and not self._end.is_set():  # the same will be said by every look
+            if id(look) not in self._failed and not self._end.is_set():  # the probe would report the same each time
                 self._failed.add(id(look))
-                LOG.warning("the status page lacks something, the stream goes on: %s: %s", type(e).__name__, e)
+                LOG.warning("the status page is incomplete, the stream continues: %s: %s", type(e).__name__, e)
 
 
 class Watch:
-    """A context manager for the length of a run; it listens to the ``tagstream`` logger for warnings.
+    """The monitoring of a run. A context manager for the whole run. It receives warnings from the ``tagstream`` logger.
 
-    ``on_step``: called with what the run is at before its first batch.
+    ``on_step``: called with what the run does before its first batch.
     """
 
     def __init__(
@@ -128,7 +132,7 @@ class Watch:
     ) -> None:
         self._on_step = on_step
         self._options, self._clock_ms = options, clock_ms
-        limits = Thresholds(options.status_stuck_after, options.status_behind_after)
+        limits = Thresholds(options.status.stuck_after, options.status.behind_after)
         self.status = RunStatus(_about(options), clock_ms, limits)
         self._handler = _WarningLog(self.status)
         self._background: Background | None = None
@@ -137,17 +141,17 @@ class Watch:
         self._stops = Stops()
         self._query: str | None = None
         self._index: tuple[str, int] | None = None
-        self._looks_added = self._table_known = False
+        self._probes_added = self._table_known = False
         self._may_write = True
-        if options.status_port is not None:
+        if options.status.port is not None:
             pages = Pages(self.status.snapshot, time.monotonic)
-            self._server = StatusServer(options.status_port, options.status_host, pages)
+            self._server = StatusServer(options.status.port, options.status.host, pages)
             self._background = Background(time.monotonic)
 
     def __enter__(self) -> Self:
         LOG.addHandler(self._handler)
         if self._server is not None:
-            LOG.info("status page: http://%s:%d/", self._options.status_host, self._server.port)
+            LOG.info("status page: http://%s:%d/", self._options.status.host, self._server.port)
         return self
 
     def __exit__(
@@ -160,33 +164,33 @@ class Watch:
         if self._server is not None:
             self._server.close()
 
-    # Told by the job
+    # Called by the job
 
     def step(self, text: str) -> None:
-        """What the run is at before its first batch."""
+        """Set what the run does before its first batch."""
         self.status.step(text)
         self._on_step(text)
 
     def table_opened(self, table: HoodieTable) -> None:
-        """There is a table: what it says is known from now on. A second call changes nothing."""
+        """The table exists: its facts are known from now on. A second call changes nothing."""
         if self._table_known:
             return
         self._table_known = True
         options = self._options
         self.status.know(table=table.config.name, base_path=table.base_path, table_type=table.config.table_type)
-        self._note(read_stops(open_storage(options.checkpoint_dir)))
+        self._note(read_stops(open_storage(options.run.checkpoint_dir)))
         if self._background is not None:
             folder, _, name = META_FILE.rpartition("/")
-            made = (open_storage(options.checkpoint_dir), folder, name)
+            made = (open_storage(options.run.checkpoint_dir), folder, name)
             stream = lambda: self._job.env.meta.stream_id if self._job is not None else options.stream_id  # noqa: E731
-            limit = options.parquet_small_file_limit
+            limit = options.file_sizes.small_file_limit
             due = lambda now, timeline: services_due(  # noqa: E731
-                now, timeline, options.services, self._clock_ms(), continuous=options.continuous
+                now, timeline, options.services, self._clock_ms(), continuous=options.run.continuous
             )
-            self._background.add(TableLook(self.status, table, stream, limit, made, self._clock_ms, due))
+            self._background.add(TableProbe(self.status, table, stream, limit, made, self._clock_ms, due))
 
     def attach(self, job: JobContext) -> None:
-        """The run holds the lease and has its context."""
+        """The run has the lease and its context."""
         self._job = job
         job.hooks.step = self.status.step
         job.hooks.service = self.status.service
@@ -195,22 +199,22 @@ class Watch:
         self._begin(job)
 
     def ready(self, spark: SparkSession) -> None:
-        """Index and table are together and the query begins."""
+        """Index and table are consistent, and the query starts."""
         job = self._job
         assert job is not None
         self.status.began(job.run)
-        index = (job.root.files.root, job.position.generation)
+        index = (job.query_folder.files.root, job.position.index_load)
         if index != self._index:
             self._index = index
             self.status.new_index(len(job.env.meta.labels))
         self.status.query_started()
-        self._on_step("the query begins: waiting for records")
-        if self._background is not None and not self._looks_added:
-            self._looks_added = True
-            self._background.add(IndexLook(self.status, job))
-            self._background.add(LagLook(self.status, job, spark))
-            self._background.add(TaskLook(self.status, spark, lambda: self._query, self._clock_ms))
-            self._background.add(QuarantineLook(self.status, job.env.checkpoint, self.status.bad_records))
+        self._on_step("the query has started: waiting for records")
+        if self._background is not None and not self._probes_added:
+            self._probes_added = True
+            self._background.add(IndexProbe(self.status, job))
+            self._background.add(LagProbe(self.status, job, spark))
+            self._background.add(TaskProbe(self.status, spark, lambda: self._query, self._clock_ms))
+            self._background.add(QuarantineProbe(self.status, job.env.checkpoint, self.status.bad_records))
 
     def batch(self, report: BatchReport) -> None:
         """A batch is done."""
@@ -227,45 +231,45 @@ class Watch:
             self._background.wake()
 
     def lag(self, records: int | None) -> None:
-        """Spark has told the lag; None: it does not know."""
+        """Spark has reported the lag; None: it is unknown."""
         if records is not None:
             self.status.lag(records)
 
     def query(self, run_id: str) -> None:
-        """Spark's query has begun."""
+        """Spark's query has started."""
         self._query = run_id
 
     def loading(self, at: BootstrapProgress) -> None:
-        """How far the loading of the index is."""
+        """Receive the progress of an index load."""
         self.status.loading(at)
 
     def failed(self, error: str, text: str, *, may_write: bool) -> None:
-        """The run ends by an error. ``may_write``: it is still the one writer, and notes it in the checkpoint."""
+        """The run ends with an error. ``may_write``: it still has the lease, so it records the error in the checkpoint."""
         self._note(self._stops.one_more(error, text, self._clock_ms()))
         self.status.stopped(error)
         self._may_write = may_write
         if self._job is not None and may_write:
-            with suppress(OSError):  # a full disk has stopped it, perhaps
+            with suppress(OSError):  # a full disk may have stopped the run
                 write_stops(self._job.env.checkpoint, self._stops)
 
     def ended(self) -> None:
-        """No batch will come: no look is taken any more, for Spark goes now."""
+        """No more batch will come. The probes stop, because Spark stops next."""
         if self._background is not None:
             self._background.close()
         self.status.ended()
         if self._job is not None and self._may_write and self._stops.begun is not None:
             kind = sys.exc_info()[0]
             stop = self._job.env.stop
-            why = f"asked to end by {stop.signal_name}" if stop.requested else "all that the source had was taken"
-            self._note(self._stops.in_order(f"ended by {kind.__name__}" if kind else why, self._clock_ms()))
+            why = f"stopped by {stop.signal_name}" if stop.requested else "all records of the source were read"
+            self._note(self._stops.in_order(f"ended with {kind.__name__}" if kind else why, self._clock_ms()))
             with suppress(OSError):
                 write_stops(self._job.env.checkpoint, self._stops)
 
     def _begin(self, job: JobContext) -> None:
-        """Note that this run has begun; a note of another one tells that it was killed."""
+        """Record that this run has begun. An earlier run that is still recorded so was killed."""
         stops = read_stops(job.env.checkpoint)
         if stops.begun is not None:
-            stops = stops.killed(unfinished_batch(job.root.files), job.env.lease.seen_ms)
+            stops = stops.killed(unfinished_batch(job.query_folder.files), job.env.lease.seen_ms)
             assert stops.last is not None
             which = "the run before was" if stops.killed_in_row == 1 else f"{stops.killed_in_row} runs were"
             LOG.warning("%s %s; last seen %s", which, stops.last.text, moment(stops.last.at_ms))
@@ -280,14 +284,14 @@ class Watch:
 
 
 class _WarningLog(logging.Handler):
-    """Passes warnings on."""
+    """Passes warnings of the log to the status."""
 
     def __init__(self, status: RunStatus) -> None:
         super().__init__(logging.WARNING)
         self._status = status
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Keep the line without a trace."""
+        """Keep the message without its traceback."""
         self._status.warned(record.levelname, record.getMessage())
 
 
@@ -298,13 +302,13 @@ def _about(options: Options) -> About:
         ours = "from sources"
     host, pid = socket.gethostname(), os.getpid()
     return About(
-        table=options.target_table or PurePath(options.target_base_path).name,
+        table=options.table.name or PurePath(options.table.base_path).name,
         stream=options.stream_id,
-        base_path=options.target_base_path,
-        checkpoint=options.checkpoint_dir,
-        table_type=options.table_type,
+        base_path=options.table.base_path,
+        checkpoint=options.run.checkpoint_dir,
+        table_type=options.table.type,
         index=options.index.type,
-        source={"kafka": "kafka", "dfs": "files", "frame": "DataFrame"}[options.source_class],
+        source={"kafka": "kafka", "dfs": "files", "frame": "DataFrame"}[options.source.kind],
         version=ours,
         spark=pyspark.__version__,
         python=platform.python_version(),

@@ -1,9 +1,9 @@
 """The command line: HoodieStreamer's flags, made from the key table, and its properties files.
 
-A properties file has one ``key=value`` a line. ``#`` and ``!`` begin a comment. ``include=<file>`` includes
-another file at that place, its path relative to the including file. A backslash is an ordinary character, as it is
-for HoodieStreamer (a Windows path or a password keeps its backslashes); only at the end of a line does it continue
-the value on the next one.
+A properties file has one ``key=value`` per line. ``#`` and ``!`` begin a comment. ``include=<file>`` includes
+another file at that place, its path relative to the including file. A backslash is an ordinary character, as for
+HoodieStreamer (a Windows path or a password keeps its backslashes). At the end of a line it continues the value on the next
+line.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.options import Options, build_options
+from tagstream.streaming.options.registry import REGISTRY
 from tagstream.table.config import FROM_CONF, FROM_FILE, FROM_FLAG, ConfigKey, Entry, Kind, Status
 from tagstream.table.errors import ConfigError
 
@@ -38,7 +38,7 @@ def read_properties(path: Path, rank: int = 0, _seen: tuple[Path, ...] = ()) -> 
         origin = f"{path}:{number}"
         name, equals, value = line.partition("=")
         if not equals or not name.strip():
-            # The line itself is not shown: it may be the torn-off half of a password.
+            # The line is not shown: it may be a part of a password.
             raise ConfigError(f"{origin}: expected key=value; comments begin with #")
         if name.strip() == "include":
             entries += read_properties(path.parent / value.strip(), rank, (*_seen, resolved))
@@ -68,19 +68,19 @@ PROGRAM = "run_stream.py"
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises ConfigError in place of printing the usage and leaving, so that there is one way to report an error."""
+    """Raises ConfigError instead of printing the usage and exiting, so that all errors are reported in one way."""
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(f"{message}; see --help")
 
 
 def parser(program: str = PROGRAM) -> argparse.ArgumentParser:
-    """The parser: every flag of the key table, with its default in the help; ``program`` is how it was called."""
+    """The parser: every flag of the key table, with its default in the help; ``program``: its name."""
     out = _Parser(
         prog=program,
         allow_abbrev=False,
         description="Upserts a change stream (Kafka or JSON files) into an Apache Hudi table. "
-        "Flags win over --hoodie-conf, that over --props. Every key: docs/reference/configuration.md",
+        "Flags override --hoodie-conf, which overrides --props. Every key: docs/reference/configuration.md",
     )
     out.add_argument(
         "--props", metavar="FILE", action="append", default=[], help="properties file, as for HoodieStreamer"
@@ -116,7 +116,7 @@ def metavar(key: ConfigKey) -> str:
 
 
 def help_text(key: ConfigKey) -> str:
-    """A key's documentation for the help: what it does, its default, its property name."""
+    """A key's documentation for the help: meaning, default, property name."""
     text = key.doc.replace("`", "")
     note = key.default_note.replace("`", "") or ("none" if key.default in (None, ()) else str(key.default).lower())
     if key.kind is Kind.CHOICE and not key.default_note:
@@ -144,17 +144,17 @@ def command_line_entries(argv: Sequence[str], program: str = PROGRAM) -> list[En
     given = vars(known)
     entries = entries_of(given["props"], given["hoodie_conf"])
     for key in REGISTRY.keys:
-        if key.flag is not None and given.get(key.flag) not in (None, ""):  # a variable of a script that is not set
+        if key.flag is not None and given.get(key.flag) not in (None, ""):  # an unset variable of a script
             entries.append(Entry(key.name, str(given[key.flag]), key.flag, FROM_FLAG))
     return entries
 
 
 def entries_of(files: Sequence[str], pairs: Sequence[str]) -> list[Entry]:
-    """The entries of ``--props`` and ``--hoodie-conf``; ConfigError where a file cannot be read or a pair is none."""
+    """The entries of ``--props`` and ``--hoodie-conf``; ConfigError if a file cannot be read or a pair is invalid."""
     files = [path.removeprefix("file://") for path in files]
     if len(files) > 1:
         raise ConfigError(
-            f"--props is given {len(files)} times ({', '.join(files)}): give one file; it may take others in by include=FILE"
+            f"--props is given {len(files)} times ({', '.join(files)}): use one file; it may include others by include=FILE"
         )
     entries = [entry for path in files for entry in read_properties(Path(path), FROM_FILE)]
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""The options of the index and of the table's metadata table, out of the checked entries."""
+"""The options of the index and of the table's metadata table, from the checked entries."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from tagstream.index.bloom import BloomIndexOptions
 from tagstream.index.hbase_options import HbaseOptions
-from tagstream.index.registry import FACTS, STATE, IndexOptions, type_of_class
+from tagstream.index.registry import INDEX_TYPES, STATE, IndexOptions, type_of_class
 from tagstream.streaming.options.resolve import Problem, Resolved
 from tagstream.streaming.record_formats import SourceFormat
+from tagstream.table.config import ConfigKey, Kind
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.table_config import split_kinds
+from tagstream.table.option_fields import derived, option, read
 from tagstream.table.table_version import TableVersion
 
 _MOVES = {
@@ -20,7 +22,7 @@ _MOVES = {
 }
 # By the beginning of their names; the bloom filters themselves (filter.*) are written with every index.
 _OWNERS = (
-    ("hoodie.bloom.index.filter.", (STATE, *FACTS)),
+    ("hoodie.bloom.index.filter.", (STATE, *INDEX_TYPES)),
     ("hoodie.bloom.index.update.", ("GLOBAL_BLOOM",)),
     ("hoodie.bloom.index.", ("BLOOM", "GLOBAL_BLOOM")),
     ("hoodie.simple.index.update.", ("GLOBAL_SIMPLE",)),
@@ -34,7 +36,7 @@ _OWNERS = (
     ("hoodie.record.index.update.", ("RECORD_INDEX",)),
     ("tagstream.hbase.", ("HBASE",)),
 )
-# What decides which index it is, and whether it can be.
+# The options that decide the kind of index, and whether it is possible.
 INDEX_CHOICE = ("hoodie.index.type", "hoodie.index.class", "hoodie.datasource.write.operation")
 _STATE_ONLY = (
     "index.bootstrap.corrupt.files",
@@ -46,65 +48,36 @@ _STATE_ONLY = (
 
 
 def index_options(r: Resolved) -> IndexOptions:
-    """Which index, and its settings; ConfigError for a setting that the chosen index contradicts."""
+    """The index and its settings; ConfigError for a setting that contradicts the index."""
     kind = _type(r)
     if kind != STATE:
-        if given(r, "index.global.enabled") and r.flag("index.global.enabled") != FACTS[kind].is_global:
+        is_global = INDEX_TYPES[kind].is_global
+        if given(r, "index.global.enabled") and r.flag("index.global.enabled") != is_global:
             raise ConfigError(
-                f"{r.said('index.global.enabled')}: {kind} is {'' if FACTS[kind].is_global else 'not '}a global index; "
+                f"{r.said('index.global.enabled')}: {kind} is {'' if is_global else 'not '}a global index; "
                 "remove the key, or choose another index"
             )
         if r.flag("--bootstrap-only"):
             raise ConfigError(
-                f"--bootstrap-only loads the state index; {kind} finds its keys in the table: remove the flag"
+                f"--bootstrap-only loads the state index, but {kind} finds its keys in the table: remove the flag"
             )
     overwrite = r.text("hoodie.datasource.write.operation") == "INSERT_OVERWRITE"
     if overwrite and (
-        kind in (STATE, "RECORD_INDEX", "RECORD_LEVEL_INDEX") or not FACTS[kind].is_implicit_with_storage
+        kind in (STATE, "RECORD_INDEX", "RECORD_LEVEL_INDEX") or not INDEX_TYPES[kind].is_implicit_with_storage
     ):
         raise ConfigError(
-            f"{r.said('hoodie.datasource.write.operation')}: {kind} keeps places of its own, and would go on knowing those "
-            "of rows that were overwritten; use an index that lies in the table (BUCKET, BLOOM, SIMPLE)"
+            f"{r.said('hoodie.datasource.write.operation')}: {kind} has its own storage, and would keep the locations of "
+            f"overwritten rows; use an index in the table (BUCKET, BLOOM, SIMPLE)"
         )
-    return IndexOptions(
+    return read(
+        IndexOptions,
+        r,
         type=kind,
         update_partition_path=r.flag(_MOVES[kind]) if kind in _MOVES else None,
-        bloom=BloomIndexOptions(
-            prune_by_ranges=r.flag("hoodie.bloom.index.prune.by.ranges"),
-            use_tree=r.flag("hoodie.bloom.index.use.treebased.filter"),
-            bucketized=r.flag("hoodie.bloom.index.bucketized.checking"),
-            keys_per_bucket=r.number("hoodie.bloom.index.keys.per.bucket"),
-            parallelism=r.number("hoodie.bloom.index.parallelism"),
-            use_metadata=r.flag("hoodie.bloom.index.use.metadata"),
-        ),
-        simple_parallelism=r.number("hoodie.simple.index.parallelism"),
-        global_simple_parallelism=r.number("hoodie.global.simple.index.parallelism"),
-        num_buckets=r.number("hoodie.bucket.index.num.buckets"),
-        bucket_fields=r.texts("hoodie.bucket.index.hash.field"),
-        bucket_key_release=r.text("tagstream.bucket.index.key.release"),
+        bloom=read(BloomIndexOptions, r),
         overwrite=overwrite,
-        hbase=_hbase(r) if kind == "HBASE" else None,
+        hbase=read(HbaseOptions, r) if kind == "HBASE" else None,
         rebalanced=(r.opt_text("hoodie.index.class") or "").endswith("RebalancedSparkHoodieHBaseIndex"),
-    )
-
-
-def _hbase(r: Resolved) -> HbaseOptions:
-    prefix = "hoodie.index.hbase."
-    return HbaseOptions(
-        table=r.opt_text(prefix + "table") or "",
-        thrift_host=r.text("tagstream.hbase.thrift.host"),
-        thrift_port=r.number("tagstream.hbase.thrift.port"),
-        thrift_timeout_seconds=r.real("tagstream.hbase.thrift.timeout.seconds"),
-        thrift_retries=r.number("tagstream.hbase.thrift.retries"),
-        get_batch_size=r.number(prefix + "get.batch.size"),
-        put_batch_size=r.number(prefix + "put.batch.size"),
-        put_batch_size_autocompute=r.flag(prefix + "put.batch.size.autocompute"),
-        qps_fraction=r.real(prefix + "qps.fraction"),
-        max_qps_per_region_server=r.number(prefix + "max.qps.per.region.server"),
-        rollback_sync=r.flag(prefix + "rollback.sync"),
-        security_authentication=r.text(prefix + "security.authentication"),
-        update_partition_path=r.flag("hoodie.hbase.index.update.partition.path"),
-        bucket_number=r.number(prefix + "bucket.number"),
     )
 
 
@@ -117,94 +90,160 @@ def _type(r: Resolved) -> str:
 
 
 def relevant(r: Resolved, name: str) -> bool:
-    """Whether an option is worth a line in the log: given by the user, or a setting of the index that is used."""
+    """Whether an option is logged: it is given by the user, or a setting of the used index."""
     owner = next((kinds for prefix, kinds in _OWNERS if name.startswith(prefix)), None)
     return owner is None or given(r, name) or _type(r) in owner
 
 
 def given(r: Resolved, name: str) -> bool:
-    """Whether the user wrote the key himself."""
+    """Whether the user gave the key."""
     return r.origin(name) != "default"
 
 
 def index_warnings(r: Resolved, source_format: SourceFormat) -> list[str]:
-    """What the user should know of the choice. ``source_format``: what records are written in."""
+    """Warnings for the user about the chosen index. ``source_format``: the format of the records."""
     warnings = []
     kind = _type(r)
-    by_partition = not (r.flag("index.global.enabled") if kind == STATE else FACTS[kind].is_global)
+    by_partition = not (r.flag("index.global.enabled") if kind == STATE else INDEX_TYPES[kind].is_global)
     fields = split_kinds(r.texts("hoodie.datasource.write.partitionpath.field"))[0]
     unnamed = [field for field in fields if field not in r.texts("hoodie.datasource.write.recordkey.field")]
     if by_partition and unnamed and source_format.envelopes:
         said = r.said("index.global.enabled" if kind == STATE else "hoodie.index.type")
         warnings.append(
-            f"{said}: partition and key identify a row together, and a delete of {source_format.name} names its key alone: "
-            f"each is a bad record, since {', '.join(unnamed)} is not in the record key; take a global index"
+            f"{said}: partition and key identify a row together, but a delete of {source_format.name} has only its key: "
+            f"each delete is a bad record, because {', '.join(unnamed)} is not in the record key; use a global index"
         )
-    if kind != STATE and not FACTS[kind].is_global:
+    if kind != STATE and not INDEX_TYPES[kind].is_global:
         warnings.append(
-            f"{r.said('hoodie.index.type')}: partition and key identify a row together; a record that comes with another "
-            "partition than before is a second row, the first one stays"
+            f"{r.said('hoodie.index.type')}: partition and key identify a row together; a record with another partition "
+            f"than before is a second row, and the first one is kept"
         )
     if kind != STATE:
         warnings += [
-            f"{r.said(name)}: has no effect, only the state index has it" for name in _STATE_ONLY if given(r, name)
+            f"{r.said(name)}: has no effect, only the state index uses it" for name in _STATE_ONLY if given(r, name)
         ]
     if kind in ("GLOBAL_BLOOM", "GLOBAL_SIMPLE"):
         warnings.append(
-            f"{r.said('hoodie.index.type')}: each batch looks its keys up in the files of the whole table. The state index "
-            "(hoodie.index.type=STATE, or no key at all) knows where they are; it is loaded from the table at its first "
-            "start (docs/guide/indexes.md)"
+            f"{r.said('hoodie.index.type')}: each batch looks its keys up in the files of the whole table. The state "
+            f"index (hoodie.index.type=STATE, or no such key) stores their locations; it is loaded from the table at its "
+            f"first start (docs/guide/indexes.md)"
         )
     if kind == "INMEMORY":
         warnings.append(
-            f"{r.said('hoodie.index.type')}: every key of the table is held in the driver's memory (some 200 bytes each)"
+            f"{r.said('hoodie.index.type')}: every key of the table is in the driver's memory (about 200 bytes each)"
         )
     days = r.real("index.state.ttl")
     if days > 0:
         warnings.append(
-            f"{r.said('index.state.ttl')}: a key without a record for {days:g} days is forgotten; if it comes again it "
-            "is written as a new row beside the old one, and a late event can overwrite a newer row"
+            f"{r.said('index.state.ttl')}: a key without a record for {days:g} days is removed from the index; a later "
+            f"record with this key is written as a second row, and a late event can overwrite a newer row"
         )
     days = r.real("index.tombstone.ttl")
     if days > 0:
         warnings.append(
-            f"{r.said('index.tombstone.ttl')}: a key that was deleted more than {days:g} days ago is forgotten; an event of "
-            "it that is older than its delete and comes after that inserts the row again"
+            f"{r.said('index.tombstone.ttl')}: a key that was deleted more than {days:g} days ago is removed from the "
+            f"index; a later event that is older than the delete inserts the row again"
         )
     if r.text("index.partition.regex") != ".*":
         warnings.append(
-            f"{r.said('index.partition.regex')}: when the index is loaded from a table, keys in partitions that do not "
-            "match stay unknown; a record with such a key is written as a new row beside the old one"
+            f"{r.said('index.partition.regex')}: when the index is loaded from a table, the index does not get the keys "
+            f"in partitions that do not match; a record with such a key is written as a second row"
         )
     return warnings
 
 
 RECORD_INDEX, PARTITIONED_RECORD_INDEX = "RECORD_INDEX", "RECORD_LEVEL_INDEX"
-RECORD_INDEXES = (RECORD_INDEX, PARTITIONED_RECORD_INDEX)  # the types of index that lie in the metadata table
+RECORD_INDEXES = (RECORD_INDEX, PARTITIONED_RECORD_INDEX)  # the types of index in the metadata table
 
 _PREFIX = "hoodie.metadata."
-_NO_LOOK_UP = "hoodie.index.type=BUCKET does not look up which keys a bucket has"
-_OVERWRITES = "since nobody tells it which keys go with the file groups that an overwrite replaces"
-_BUCKETS = f"since {_NO_LOOK_UP}, so that it would lack new ones"
+_BY_VERSION = "true from table version 8 on"
+_NO_LOOK_UP = "hoodie.index.type=BUCKET does not look up the keys of a bucket"
+_OVERWRITES = "because the keys in the file groups that an overwrite replaces are not known"
+_BUCKETS = f"because {_NO_LOOK_UP}, so that it would lack new keys"
 
 
 @dataclass(frozen=True)
 class MetadataOptions:
-    """``enable`` and the two kinds of statistics are None where the user left the choice to the table's version.
+    """``enable`` and the two kinds of statistics are None if the table's version decides.
 
-    ``partitioned_index``: the record index that was asked for is the one by partition. ``no_record_index``: why none can be
-    kept in step, in words that follow a comma; None where one can. ``keys_by_partition``: partition and key identify a row
-    together, so that a record index over all partitions has no place for a second row of a key.
+    ``partitioned_index``: the wanted record index is the one by partition. ``no_record_index``: why a record index cannot
+    be updated, as text after a comma; None if it can. ``keys_by_partition``: partition and key identify a row together, so
+    that a record index over all partitions cannot have a second row of a key.
     """
 
-    enable: bool | None = None
-    column_stats: bool | None = None
-    partition_stats: bool | None = None
-    bloom_filters: bool = False
-    record_index: bool = False
+    enable: bool | None = option(
+        "hoodie.metadata.enable",
+        Kind.BOOL,
+        "The table's metadata table, which saves readers the listing of files. True: it is built if "
+        "there is none, and updated in every commit. Unset: an existing one is updated, and a new "
+        "table of version 8 or 9 gets one. False: an existing one is dropped in Hudi's way.",
+        default_note="unset",
+    )
+    column_stats: bool | None = option(
+        "hoodie.metadata.index.column.stats.enable",
+        Kind.BOOL,
+        "A metadata table built by this job has the least and greatest value of each file's columns.",
+        default_note=_BY_VERSION,
+    )
+    partition_stats: bool | None = option(
+        "hoodie.metadata.index.partition.stats.enable",
+        Kind.BOOL,
+        "A metadata table built by this job has the least and greatest value of each partition's "
+        "columns (from version 8 on, with column statistics).",
+        default_note=_BY_VERSION,
+    )
+    bloom_filters: bool = option(
+        "hoodie.metadata.index.bloom.filter.enable",
+        Kind.BOOL,
+        "A metadata table built by this job has the bloom filter of each base file.",
+        default=False,
+    )
+    record_index: bool = derived(
+        ConfigKey(
+            "hoodie.metadata.global.record.level.index.enable",
+            Kind.BOOL,
+            "A metadata table built by this job has the location of each record key. It is written from "
+            "the decisions of the stream's index, whatever its kind.",
+            default=False,
+            aliases=("hoodie.metadata.record.index.enable",),
+        ),
+        ConfigKey(
+            "hoodie.metadata.record.level.index.enable",
+            Kind.BOOL,
+            "A record index with file groups for each partition of the table, as in Hudi 1.1 and later: a "
+            "row is identified by partition and key together (from version 8 on; not together with the "
+            "global one).",
+            default=False,
+        ),
+        default=False,
+    )
     partitioned_index: bool = False
-    record_index_groups: int = 10
-    max_delta_commits: int = 10
+    record_index_groups: int = derived(
+        ConfigKey(
+            "hoodie.metadata.global.record.level.index.min.filegroup.count",
+            Kind.INT,
+            "Number of file groups of a record index built by this job. It never changes.",
+            default=10,
+            minimum=1,
+            aliases=("hoodie.metadata.record.index.min.filegroup.count",),
+        ),
+        ConfigKey(
+            "hoodie.metadata.record.level.index.min.filegroup.count",
+            Kind.INT,
+            "Number of file groups for each partition in a record index by partition. It never changes.",
+            default=1,
+            minimum=1,
+            aliases=("hoodie.metadata.partitioned.record.index.min.filegroup.count",),
+        ),
+        default=10,
+    )
+    max_delta_commits: int = option(
+        "hoodie.metadata.compact.max.delta.commits",
+        Kind.INT,
+        "Number of commits after which the metadata table is compacted, between two batches.",
+        default=10,
+        minimum=1,
+    )
     no_record_index: str | None = None
     keys_by_partition: bool = False
 
@@ -213,7 +252,7 @@ class MetadataOptions:
         return self.enable if self.enable is not None else TableVersion.of(version).metadata_by_default
 
     def partitions(self, version: int) -> tuple[str, ...]:
-        """The partitions of a metadata table that is made for a table of this version, ``files`` among them."""
+        """The partitions of a new metadata table for a table of this version, including ``files``."""
         by_version = TableVersion.of(version).metadata_by_default
         column_stats = by_version if self.column_stats is None else self.column_stats
         partition_stats = column_stats and by_version and self.partition_stats is not False
@@ -227,7 +266,7 @@ class MetadataOptions:
         return tuple(name for name, wanted in chosen if wanted)
 
     def asked_for(self) -> tuple[str, ...]:
-        """The partitions that were asked for by name: those that a metadata table which is there lacks are made."""
+        """The partitions that the user named: an existing metadata table gets those that it lacks."""
         chosen = (
             ("column_stats", self.column_stats is True),
             ("bloom_filters", self.bloom_filters),
@@ -238,44 +277,42 @@ class MetadataOptions:
 
 
 def metadata_options(r: Resolved, index_type: str) -> MetadataOptions:
-    """The options as they were given. An index that is looked up in the metadata table cannot be without it."""
+    """The options as they were given. An index in the metadata table needs the metadata table."""
     enable, needed = r.opt_flag(f"{_PREFIX}enable"), index_type in RECORD_INDEXES
     if needed and enable is False:
         said = r.said(f"{_PREFIX}enable")
-        text = f"{said}: hoodie.index.type={index_type} lies in the metadata table; remove one of the two"
+        text = f"{said}: hoodie.index.type={index_type} is in the metadata table; remove one of the two"
         r.problems.append(Problem(text, r.entries[f"{_PREFIX}enable"]))
     by_partition = _by_partition(r, index_type)
     form = "record.level" if by_partition else "global.record.level"
     overwrites = r.text("hoodie.datasource.write.operation") == "INSERT_OVERWRITE"
-    is_global = FACTS[index_type].is_global if index_type in FACTS else r.flag("index.global.enabled")
+    is_global = INDEX_TYPES[index_type].is_global if index_type in INDEX_TYPES else r.flag("index.global.enabled")
     asked = not overwrites and r.flag(f"{_PREFIX}{form}.index.enable")
     if asked:
         _check_record_index(r, f"{_PREFIX}{form}.index.enable", index_type, alike=is_global or by_partition)
-    return MetadataOptions(
+    return read(
+        MetadataOptions,
+        r,
         enable=True if needed else enable,
-        column_stats=r.opt_flag(f"{_PREFIX}index.column.stats.enable"),
-        partition_stats=r.opt_flag(f"{_PREFIX}index.partition.stats.enable"),
-        bloom_filters=r.flag(f"{_PREFIX}index.bloom.filter.enable"),
         record_index=needed or asked,
         partitioned_index=by_partition,
         no_record_index=_OVERWRITES if overwrites else _BUCKETS if index_type == "BUCKET" else None,
         keys_by_partition=not is_global,
         record_index_groups=r.number(f"{_PREFIX}{form}.index.min.filegroup.count"),
-        max_delta_commits=r.number(f"{_PREFIX}compact.max.delta.commits"),
     )
 
 
 def _check_record_index(r: Resolved, name: str, index_type: str, *, alike: bool) -> None:
-    """Note a record index that the stream cannot keep in step. ``alike``: it identifies rows as the stream's index does."""
+    """Note a record index that the stream cannot update. ``alike``: it identifies rows as the stream's index does."""
     if index_type == "BUCKET":
         text = (
-            f"{r.said(name)}: {_NO_LOOK_UP}, so the record index would lack new ones; remove it, or take another index"
+            f"{r.said(name)}: {_NO_LOOK_UP}, so the record index would lack new keys; remove it, or use another index"
         )
     elif not alike:
-        which = "index.global.enabled=false" if index_type not in FACTS else f"hoodie.index.type={index_type}"
+        which = "index.global.enabled=false" if index_type not in INDEX_TYPES else f"hoodie.index.type={index_type}"
         text = (
-            f"{r.said(name)}: with {which} a key can have a row in each partition, and this record index has one place for "
-            f"a key; give {_PREFIX}record.level.index.enable (table version 8 or 9), or take a global index"
+            f"{r.said(name)}: with {which} a key can have a row in each partition, but this record index has one location "
+            f"per key; set {_PREFIX}record.level.index.enable (table version 8 or 9), or use a global index"
         )
     else:
         return
@@ -283,15 +320,13 @@ def _check_record_index(r: Resolved, name: str, index_type: str, *, alike: bool)
 
 
 def _by_partition(r: Resolved, index_type: str) -> bool:
-    """Whether a record index is one by partition. A metadata table has one record index: asked for both forms it is a
+    """Whether a record index is one by partition. A metadata table has one record index: both forms together are a
     problem."""
     asked = {name: r.flag(f"{_PREFIX}{name}.index.enable") for name in ("global.record.level", "record.level")}
     by_partition = index_type == PARTITIONED_RECORD_INDEX or (index_type != RECORD_INDEX and asked["record.level"])
     other = f"{_PREFIX}{'global.record.level' if by_partition else 'record.level'}.index.enable"
     if r.flag(other):
         meant = index_type if index_type in RECORD_INDEXES else f"{_PREFIX}record.level.index.enable"
-        text = (
-            f"{r.said(other)}: a metadata table has one record index, and {meant} asks for the other form; remove one"
-        )
+        text = f"{r.said(other)}: a metadata table has one record index, and {meant} is for the other form; remove one"
         r.problems.append(Problem(text, r.entries[other]))
     return by_partition

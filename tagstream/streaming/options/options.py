@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar, cast
+from typing import TypeVar
 
-from tagstream.index.registry import FACTS, STATE, IndexOptions
+from tagstream.catalog.options import SyncOptions
+from tagstream.index.registry import INDEX_TYPES, STATE, IndexOptions
+from tagstream.state.options import StateIndexOptions
 from tagstream.streaming.options.checks import (
     check_apart,
     check_bootstrap_only,
@@ -21,6 +23,7 @@ from tagstream.streaming.options.checks import (
     required,
     source_archive,
 )
+from tagstream.streaming.options.dead_letter_options import DeadLetterOptions, dead_letter_options
 from tagstream.streaming.options.index_options import (
     INDEX_CHOICE,
     MetadataOptions,
@@ -30,139 +33,59 @@ from tagstream.streaming.options.index_options import (
     relevant,
 )
 from tagstream.streaming.options.keys import kafka as kafka_keys
-from tagstream.streaming.options.keys.registry import REGISTRY
-from tagstream.streaming.options.keys.table import NEW_ENCODING
-from tagstream.streaming.options.record_options import (
-    DeadLetterOptions,
-    RecordOptions,
-    SchemaOptions,
-    dead_letter_options,
-    record_options,
-    schema_options,
-)
+from tagstream.streaming.options.record_options import RecordOptions, record_options
+from tagstream.streaming.options.registry import REGISTRY
 from tagstream.streaming.options.resolve import Resolved, resolve
+from tagstream.streaming.options.run_options import RunOptions, StatusOptions
+from tagstream.streaming.options.schema_options import SchemaOptions, schema_options
 from tagstream.streaming.options.service_options import ServiceOptions, service_options
-from tagstream.streaming.options.transformer_options import TransformerOption, transformer_options
-from tagstream.streaming.options.unsupported_report import refuse_or_tell
+from tagstream.streaming.options.source_options import FileSourceOptions, KafkaOptions, SourceOptions
+from tagstream.streaming.options.sync_options import sync_options
+from tagstream.streaming.options.table_options import TableOptions
+from tagstream.streaming.options.transformer_options import transformer_options
+from tagstream.streaming.options.unsupported_report import refuse_or_report
+from tagstream.streaming.source.decode.record_format import DecodeRules
 from tagstream.table.config import Entry, Value
 from tagstream.table.errors import ConfigError
-from tagstream.table.keys.time_partition import TimePartition
+from tagstream.table.file_group.bloom import BloomParams
+from tagstream.table.locks.options import LockOptions
 from tagstream.table.meta_client.table_config import split_kinds
-from tagstream.table.read.stored_keys import CHECK_STORED
+from tagstream.table.option_fields import names_of, read
+from tagstream.table.write.file_sizes import FileSizeOptions
+from tagstream.table.write.write_context import WriterOptions
 
 _T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
-class FirstSchema:
-    """The schema of a new table, from a record: its Avro JSON, where it is ``source``, and the record's ``table``."""
-
-    avro_json: str
-    source: str
-    table: str | None
-
-
-@dataclass(frozen=True)
 class Options:
-    """Effective options of one run.
+    """Effective options of one run: those of each part, as the part itself declares them.
 
-    Sizes are bytes, intervals seconds, TTL days. ``explicit`` holds the names of the keys that the user gave (the rest
-    are defaults, or are taken from an existing table by ``streaming.job.table_match``). ``kafka_options`` are ready for
-    Spark's reader (prefix ``kafka.``) and hold secrets: log :meth:`describe`, never the value itself. ``frame_schema``: the
-    Avro schema of typed rows: of the DataFrame that is the source, or of what transformers make of records; these then have
-    the schema ``transformed_from``. ``first_schema``: of a table that has none, as its records say it.
+    ``explicit`` holds the names of the keys that the user gave (the rest are defaults, or come from an existing table by
+    ``streaming.job.table_match``). ``kafka`` has secrets: log :meth:`describe`, never the value itself.
     """
 
-    target_base_path: str
-    target_table: str | None
-    database: str | None
-    table_type: str
-    op: str
-    table_version: int
-    auto_upgrade: bool
-    record_key_fields: tuple[str, ...]
-    partition_fields: tuple[str, ...]
-    time_fields: tuple[str, ...]
-    times: TimePartition | None
-    time_keys: Mapping[str, str]
-    ordering_fields: tuple[str, ...]
-    hive_style: bool
-    url_encode: bool
-    drop_partition_columns: bool
-    key_generator: str
-    merge_mode: str
-    key_collisions: str
-    new_key_encoding: bool | None
-    check_stored_keys: bool
-
-    checkpoint_dir: str
-    continuous: bool
-    bootstrap_only: bool
-    dry_run: bool
-    min_sync_interval_seconds: int
-    source_limit: int
-    kafka_batch_bytes: int
-    commit_on_errors: bool
+    table: TableOptions
+    run: RunOptions
+    status: StatusOptions
     dead_letters: DeadLetterOptions
-    replay_quarantine: bool
-    max_bad_records: int
-    status_port: int | None
-    status_host: str
-    status_stuck_after: float
-    status_behind_after: float
-    quarantine_days: float
-    log_all_options: bool
-    spark_master: str | None
-    spark_conf: Mapping[str, str]
-    shuffle_partitions: int | None
-    streaming_checkpoint_identifier: str | None
 
-    source_class: str
-    kafka_topic: str | None
-    kafka_options: Mapping[str, str]
-    starting_offsets: str
-    fail_on_data_loss: bool
-    min_partitions: int
-    dfs_root: str | None
-    changed_files: Literal["fail", "again", "ignore"]
-    source_clean: Literal["off", "delete", "archive"]
-    source_clean_after_ms: int
-    source_archive: str | None
-    schema_file: str | None
-    frame_schema: str | None
-    first_schema: FirstSchema | None
-    transformed_from: str | None
-    transformers: tuple[TransformerOption, ...]
-    decode_rules: Mapping[str, bool]
+    source: SourceOptions
+    kafka: KafkaOptions
+    files: FileSourceOptions
+    decode: DecodeRules
     records: RecordOptions
     schema: SchemaOptions
 
     index: IndexOptions
-    index_bootstrap_enabled: bool
-    index_bootstrap_corrupt: Literal["fail", "skip"]
-    index_global_enabled: bool
-    index_state_ttl_days: float
-    index_tombstone_ttl_days: float
-    index_partition_regex: str
-    index_key_groups: int | None
-    index_local_dir: str | None
-    inserts_to_base_files: str  # true, false or first
+    state: StateIndexOptions
 
-    parquet_max_file_size: int
-    parquet_small_file_limit: int
-    parquet_codec: str
-    parquet_block_size: int
-    record_size_estimate: int
-    record_size_threshold: float
-    insert_split_size: int
-    logfile_compression_ratio: float
-    logfile_block_format: str
-    bloom_type: str
-    bloom_num_entries: int
-    bloom_fpp: float
-    bloom_max_entries: int
+    file_sizes: FileSizeOptions
+    writer: WriterOptions
     metadata: MetadataOptions
     services: ServiceOptions
+    sync: SyncOptions
+    lock: LockOptions
 
     explicit: frozenset[str]
     warnings: tuple[str, ...]
@@ -171,7 +94,7 @@ class Options:
     @property
     def global_index(self) -> bool:
         """Whether the record key alone identifies a row."""
-        return self.index_global_enabled if self.index.type == STATE else FACTS[self.index.type].is_global
+        return self.state.is_global if self.index.type == STATE else INDEX_TYPES[self.index.type].is_global
 
     @property
     def state_index(self) -> bool:
@@ -180,12 +103,12 @@ class Options:
 
     @property
     def stream_id(self) -> str:
-        """Name of this stream in the table's commits; empty with ``--bootstrap-only`` where nothing tells it yet."""
-        named = self.streaming_checkpoint_identifier or self.kafka_topic or self.dfs_root
-        return named or ("dataframe" if self.source_class == "frame" else "")
+        """Name of this stream in the table's commits; empty with ``--bootstrap-only`` if it is not known yet."""
+        named = self.run.checkpoint_identifier or self.kafka.topic or self.files.root
+        return named or ("dataframe" if self.source.kind == "frame" else "")
 
     def is_set(self, key: str) -> bool:
-        """True when the user gave ``key`` (canonical name) himself."""
+        """True when the user gave ``key`` (canonical name)."""
         return key in self.explicit
 
     def origin(self, key: str) -> str:
@@ -193,9 +116,9 @@ class Options:
         return next((origin for name, _, origin in self.described if name == key), "default")
 
     def describe(self, *, given_only: bool = False) -> list[str]:
-        """The effective options, one ``key = value  (origin)`` a line, secrets masked; fit for a log.
+        """The effective options for a log, one ``key = value  (origin)`` per line, secrets masked.
 
-        ``given_only``: those that are not at their defaults.
+        ``given_only``: those that differ from their defaults.
         """
         told = [x for x in self.described if not given_only or x[2] != "default"]
         more = [] if len(told) == len(self.described) else [f"and {len(self.described) - len(told)} at their defaults"]
@@ -241,109 +164,72 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
     port = r.attempt(lambda: _either(r, "--status-port", "--metrics-port", r.opt_number), None)
     host = r.attempt(lambda: _either(r, "--status-host", "--metrics-host", r.opt_text), None)
     dead_letters = dead_letter_options(r, source_class, base_path)
-    told = refuse_or_tell(r)
-    assert index is not None  # else that was a problem
+    sync = sync_options(r)
+    lock = r.attempt(lambda: read(LockOptions, r), LockOptions(), *names_of(LockOptions))
+    told = refuse_or_report(r)
+    assert index is not None  # otherwise it was a problem
     return Options(
-        target_base_path=base_path,
-        target_table=r.opt_text("hoodie.table.name"),
-        database=r.opt_text("hoodie.database.name"),
-        table_type=r.text("hoodie.datasource.write.table.type"),
-        op=r.text("hoodie.datasource.write.operation"),
-        table_version=int(r.text("hoodie.write.table.version")),
-        auto_upgrade=r.flag("hoodie.write.auto.upgrade"),
-        record_key_fields=keys,
-        partition_fields=partitions,
-        time_fields=time_fields,
-        times=times,
-        time_keys=time_keys,
-        ordering_fields=ordering,
-        hive_style=r.flag("hoodie.datasource.write.hive_style_partitioning"),
-        url_encode=r.flag("hoodie.datasource.write.partitionpath.urlencode"),
-        drop_partition_columns=r.flag("hoodie.datasource.write.drop.partition.columns"),
-        key_generator=generator,
-        merge_mode=merging,
-        key_collisions=r.text("tagstream.key.collisions"),
-        new_key_encoding=r.opt_flag(NEW_ENCODING),
-        check_stored_keys=r.flag(CHECK_STORED),
-        checkpoint_dir=checkpoint,
-        continuous=r.flag("--continuous"),
-        bootstrap_only=bootstrap_only,
-        dry_run=r.flag("--dry-run"),
-        min_sync_interval_seconds=r.number("--min-sync-interval-seconds"),
-        source_limit=_source_limit(r, source_class),
-        kafka_batch_bytes=r.number("tagstream.kafka.max.batch.bytes"),
-        commit_on_errors=r.flag("--commit-on-errors") or dead_letters.enabled,
+        table=read(
+            TableOptions,
+            r,
+            base_path=base_path,
+            partition_fields=partitions,
+            time_fields=time_fields,
+            times=times,
+            time_keys=time_keys,
+            key_generator=generator,
+            merge_mode=merging,
+        ),
+        run=read(
+            RunOptions,
+            r,
+            checkpoint_dir=checkpoint,
+            commit_on_errors=r.flag("--commit-on-errors") or dead_letters.enabled,
+            spark_conf={name: entry.value for name, entry in r.spark_conf.items()},
+        ),
+        status=read(StatusOptions, r, port=port, host=host or "127.0.0.1"),
         dead_letters=dead_letters,
-        replay_quarantine=r.flag("--replay-quarantine"),
-        max_bad_records=r.number("--max-bad-records"),
-        status_port=port,
-        status_host=host or "127.0.0.1",
-        status_stuck_after=r.real("tagstream.status.stuck.after.seconds"),
-        status_behind_after=r.real("tagstream.status.behind.after.seconds"),
-        quarantine_days=r.real("tagstream.quarantine.retention.days"),
-        log_all_options=r.text("tagstream.log.options") == "all",
-        spark_master=r.opt_text("--spark-master"),
-        spark_conf={name: entry.value for name, entry in r.spark_conf.items()},
-        shuffle_partitions=r.opt_number("spark.sql.shuffle.partitions"),
-        streaming_checkpoint_identifier=r.opt_text("hoodie.datasource.write.streaming.checkpoint.identifier"),
-        source_class=source_class,
-        kafka_topic=r.opt_text("hoodie.streamer.source.kafka.topic"),
-        kafka_options=_kafka_options(r),
-        starting_offsets=r.text("auto.offset.reset"),
-        fail_on_data_loss=r.flag("hoodie.streamer.source.kafka.enable.failOnDataLoss"),
-        min_partitions=r.number("hoodie.streamer.source.kafka.minPartitions"),
-        dfs_root=dfs_root,
-        changed_files=cast('Literal["fail", "again", "ignore"]', r.text("tagstream.source.dfs.changed.files")),
-        source_clean=cast('Literal["off", "delete", "archive"]', r.text("tagstream.source.dfs.clean")),
-        source_clean_after_ms=int(r.real("tagstream.source.dfs.clean.after.hours") * 3_600_000),
-        source_archive=archive,
-        schema_file=r.opt_text("hoodie.streamer.schemaprovider.source.schema.file"),
-        frame_schema=frame_schema,
-        first_schema=None,
-        transformed_from=None,
-        transformers=transformers,
-        decode_rules={
-            "round_numbers": r.text("tagstream.decode.numbers") == "round",
-            "truncate_times": r.text("tagstream.decode.times") == "truncate",
-            "bare_nan": r.text("tagstream.decode.nan") == "bare",
-            "latin1_bytes": r.opt_text("tagstream.decode.bytes") == "iso-8859-1",
-            "check_texts": r.text("tagstream.decode.texts") == "strict",
-        },
+        source=read(
+            SourceOptions,
+            r,
+            kind=source_class,
+            limit=_source_limit(r, source_class),
+            frame_schema=frame_schema,
+            transformers=transformers,
+        ),
+        kafka=read(KafkaOptions, r, consumer=_consumer(r)),
+        files=read(FileSourceOptions, r, root=dfs_root, archive=archive),
+        decode=read(DecodeRules, r),
         records=records,
         schema=schema,
         index=index,
-        index_bootstrap_enabled=r.flag("index.bootstrap.enabled"),
-        index_bootstrap_corrupt=cast("Literal['fail', 'skip']", r.text("index.bootstrap.corrupt.files")),
-        index_global_enabled=r.flag("index.global.enabled"),
-        index_state_ttl_days=r.real("index.state.ttl"),
-        index_tombstone_ttl_days=r.real("index.tombstone.ttl"),
-        index_partition_regex=r.text("index.partition.regex"),
-        index_key_groups=r.opt_number("index.key.groups"),
-        index_local_dir=r.opt_text("index.local.dir"),
-        inserts_to_base_files=r.text("tagstream.inserts.to.base.files"),
-        parquet_max_file_size=r.number("hoodie.parquet.max.file.size"),
-        parquet_small_file_limit=r.number("hoodie.parquet.small.file.limit"),
-        parquet_codec=r.text("hoodie.parquet.compression.codec"),
-        parquet_block_size=r.number("hoodie.parquet.block.size"),
-        record_size_estimate=r.number("hoodie.copyonwrite.record.size.estimate"),
-        record_size_threshold=r.real("hoodie.record.size.estimation.threshold"),
-        insert_split_size=r.number("hoodie.copyonwrite.insert.split.size"),
-        logfile_compression_ratio=r.real("hoodie.logfile.to.parquet.compression.ratio"),
-        logfile_block_format=r.text("hoodie.logfile.data.block.format"),
-        bloom_type=r.text("hoodie.bloom.index.filter.type"),
-        bloom_num_entries=r.number("hoodie.index.bloom.num_entries"),
-        bloom_fpp=r.real("hoodie.index.bloom.fpp"),
-        bloom_max_entries=r.number("hoodie.bloom.index.filter.dynamic.max.entries"),
+        state=read(StateIndexOptions, r),
+        file_sizes=read(FileSizeOptions, r),
+        writer=read(WriterOptions, r, bloom=read(BloomParams, r)),
         metadata=metadata,
         services=services,
+        sync=sync,
+        lock=lock,
         explicit=frozenset(r.values),
         warnings=(*([told] if told else []), *r.warnings, *index_warnings(r, records.format)),
         described=_described(r),
     )
 
 
+def services_of(entries: Sequence[Entry]) -> ServiceOptions:
+    """The options of the services in a job's properties, for a process that runs the services instead of the job.
+
+    ConfigError names each entry that the job would also refuse; other keys are ignored.
+    """
+    r = resolve(REGISTRY, entries)
+    options = service_options(r, r.opt_text("hoodie.index.type") or "")
+    if r.problems:
+        raise ConfigError("\n".join(problem.text for problem in r.problems))
+    return options
+
+
 def _either(r: Resolved, name: str, older: str, read: Callable[[str], _T]) -> _T:
-    """The value of a key that has an older name; both are fine when they say the same."""
+    """The value of a key that has an older name; both may be given with the same value."""
     if older not in r.values:
         return read(name)
     if name in r.values and r.values[name] != r.values[older]:
@@ -358,7 +244,7 @@ def _source_limit(r: Resolved, source_class: str) -> int:
     return limit if limit is not None else (1_000_000 if source_class == "kafka" else 512 * 1024 * 1024)
 
 
-def _kafka_options(r: Resolved) -> dict[str, str]:
+def _consumer(r: Resolved) -> dict[str, str]:
     options = {kafka_keys.PREFIX + name: entry.value for name, entry in r.kafka.items()}
     servers = r.opt_text("bootstrap.servers")
     if servers is not None:

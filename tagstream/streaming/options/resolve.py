@@ -1,8 +1,8 @@
 """Entries against the key table: aliases, precedence, unknown and unsupported keys, Kafka and Spark pass-through.
 
 Hudi's own keys, as its classes declare them, are in ``hudi_keys.tsv``: a key, and the releases that have it.
-``python -m bench.peers.options`` writes the file. A key of the list that no key table names has no effect on this
-job; the keys with which rows or files would be others are in ``keys.unsupported``.
+``python -m bench.peers.options`` writes the file. A key of the list that is in no key table has no effect on this job; the
+keys that would change rows or files are in ``keys.unsupported``.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ def hudi_keys() -> Mapping[str, str]:
 
 
 def without_effect(name: str) -> ConfigKey | None:
-    """A key of Hudi's that this job does nothing with; None for a key that is none of Hudi's."""
+    """A key of Hudi without effect on this job; None for a key that is not Hudi's."""
     releases = hudi_keys().get(name)
     if releases is None:
         return None
-    reason = "known to Hudi, and nothing here looks at it"
+    reason = "known to Hudi, and not used here"
     return ConfigKey(
         name, Kind.STRING, reason, section=OTHER, status=Status.IGNORED, reason=reason, concern=Concern.ANYWAY
     )
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a start is refused; ``entry`` is what has to be changed, where it is one."""
+    """Why a start is refused; ``entry``: the entry to change, if it is one."""
 
     text: str
     entry: Entry | None = None
@@ -59,10 +59,10 @@ class Problem:
 
 @dataclass
 class Resolved:
-    """What the user gave (``values`` by canonical name) over the defaults, and what is to be said about it.
+    """The user's entries (``values`` by canonical name) over the defaults, with the messages about them.
 
-    ``brought``: entries of keys this version does not act on, by canonical name; ``unknown``: those of keys nobody knows.
-    ``wrong``: canonical names without a value that can be used, though one was given.
+    ``unsupported``: entries of keys that this version does not use, by canonical name; ``unknown``: those of unknown keys.
+    ``wrong``: canonical names with an invalid value.
     """
 
     registry: Registry
@@ -71,7 +71,7 @@ class Resolved:
     kafka: dict[str, Entry] = field(default_factory=dict)
     spark_conf: dict[str, Entry] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
-    brought: list[tuple[ConfigKey | Family, Entry]] = field(default_factory=list)
+    unsupported: list[tuple[ConfigKey | Family, Entry]] = field(default_factory=list)
     unknown: list[Problem] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     wrong: set[str] = field(default_factory=set)
@@ -91,11 +91,11 @@ class Resolved:
         return self.entries[name].origin if name in self.entries else "default"
 
     def call(self, name: str) -> str:
-        """How a user would write the key: its flag if it has one."""
+        """The key for a message: its flag if it has one."""
         return self._key(name).flag or name
 
     def said(self, name: str) -> str:
-        """The entry in the user's own words, for a message."""
+        """The entry as the user wrote it, for a message."""
         entry = self.entries.get(name)
         if entry is None:
             return f"{name} = {self.value(name)} (default)"
@@ -132,9 +132,9 @@ class Resolved:
         return cast(float, self.value(name))
 
     def attempt(self, check: Callable[[], T], instead: T, *names: str) -> T:
-        """What ``check`` gives; where it raises ConfigError, that becomes a problem and ``instead`` stands for the value.
+        """The result of ``check``; its ConfigError becomes a problem, and the value is ``instead``.
 
-        ``names``: the keys that it looks at. When one of them is wrong itself, what is said of that one is enough.
+        ``names``: the keys that it reads. If one of them is wrong itself, that problem is enough.
         """
         try:
             return check()
@@ -145,9 +145,9 @@ class Resolved:
 
 
 def resolve(registry: Registry, entries: Sequence[Entry]) -> Resolved:
-    """Look at every entry that counts: of one key that with the highest rank, and of one rank the last.
+    """Check every entry that counts: for each key the one with the highest rank, and of one rank the last.
 
-    An empty ``--hoodie-conf key=`` takes the key out that a file has. What is wrong becomes a problem of the result.
+    An empty ``--hoodie-conf key=`` removes the key of a file. Errors become problems of the result.
     """
     result = Resolved(registry)
     for name, entry in _effective(result, entries):
@@ -156,12 +156,12 @@ def resolve(registry: Registry, entries: Sequence[Entry]) -> Resolved:
             _take_known(result, key, entry)
         elif (family := registry.family(name)) is not None:
             if entry.value and not _is_harmless(family.harmless, entry):
-                result.brought.append((family, entry))
+                result.unsupported.append((family, entry))
         elif name.startswith(_STRICT):
             result.problems.append(Problem(f"{shown(entry)}: unknown key{_hint(registry, name)}", entry))
         elif (key := without_effect(name) or without_effect(entry.key)) is not None:
             if entry.value:
-                result.brought.append((key, entry))
+                result.unsupported.append((key, entry))
         elif name.startswith("hoodie."):
             result.unknown.append(Problem(f"{shown(entry)}{_hint(registry, name)}", entry))
         elif name.startswith("spark."):
@@ -175,7 +175,7 @@ def resolve(registry: Registry, entries: Sequence[Entry]) -> Resolved:
 
 
 def _effective(result: Resolved, entries: Sequence[Entry]) -> Iterator[tuple[str, Entry]]:
-    """The entry that counts of each key, by its canonical name, in the order of the first mention."""
+    """For each key the entry that counts, by its canonical name, in the order of the first entries."""
     found: dict[str, list[Entry]] = {}
     for entry in entries:
         found.setdefault(_canonical(result.registry, entry), []).append(entry)
@@ -203,7 +203,7 @@ def _canonical(registry: Registry, entry: Entry) -> str:
 def _take_known(result: Resolved, key: ConfigKey, entry: Entry) -> None:
     if key.status is not Status.SUPPORTED:
         if entry.value and not _is_harmless(key.harmless, entry):
-            result.brought.append((key, entry))
+            result.unsupported.append((key, entry))
         return
     try:
         result.values[key.name] = key.parse(entry.value, entry.origin)
@@ -228,21 +228,21 @@ def _take_kafka(result: Resolved, name: str, entry: Entry) -> None:
     if name not in kafka_keys.KNOWN:
         near = difflib.get_close_matches(name, sorted(kafka_keys.KNOWN), n=1, cutoff=0.75)
         hint = f"; did you mean {near[0]}?" if near else ""
-        result.warnings.append(f"{shown(entry)}: not a consumer key of Kafka's own, passed on as it is{hint}")
+        result.warnings.append(f"{shown(entry)}: not a consumer key of Kafka, passed to Kafka unchanged{hint}")
     if name == "group.id":
         result.warnings.append(
-            f"{shown(entry)}: passed on, but offsets are kept in the checkpoint and not in the consumer group"
+            f"{shown(entry)}: passed to Kafka, but offsets are stored in the checkpoint and not in the consumer group"
         )
     result.kafka[name] = entry
 
 
 def shown(entry: Entry) -> str:
-    """An entry in the user's own words with its place, for a message; a secret is masked."""
+    """An entry as the user wrote it, with its origin, for a message; a secret is masked."""
     return f"{entry.key} = {kafka_keys.shown(entry.key, entry.value)} ({entry.origin})"
 
 
 def _hint(registry: Registry, name: str) -> str:
-    """A key of nearly this name: a letter beside it rather in Hudi's list than something like it that the job acts on."""
+    """A key with a similar name: one in Hudi's list with one wrong letter before a less similar key of this job."""
     near = _near(name, 0.96) or registry.nearest(name) or _near(name, 0.85)
     return f"; did you mean {near}?" if near else ""
 

@@ -2,80 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 
-from tagstream.streaming.options.keys.registry import REGISTRY
-from tagstream.streaming.options.resolve import Problem, Resolved, resolve
-from tagstream.table.config import Entry
-from tagstream.table.errors import ConfigError
+from tagstream.streaming.options.resolve import Problem, Resolved
+from tagstream.table.config import ConfigKey, Kind
 from tagstream.table.history.archive_merge import MergeOptions
-from tagstream.table.services.options import (
-    ArchiveOptions,
-    CleanOptions,
-    CleanPolicy,
-    ClusteringOptions,
-    CompactionOptions,
-    PartitionFilter,
-    Trigger,
-    strategy_of,
-)
+from tagstream.table.option_fields import derived, key_name, option, read
+from tagstream.table.services.clustering_options import ClusteringOptions
+from tagstream.table.services.options import ArchiveOptions, CleanOptions, CompactionOptions, Trigger
 from tagstream.table.table_version import TableVersion
 
 _CLUSTER_INLINE, _CLUSTER_ASYNC = "hoodie.clustering.inline", "hoodie.clustering.async.enabled"
-_PLAN = "hoodie.clustering.plan.strategy."
 _COMMITS = {_CLUSTER_INLINE: f"{_CLUSTER_INLINE}.max.commits", _CLUSTER_ASYNC: "hoodie.clustering.async.max.commits"}
 _NEEDS_PLACES = ("HBASE", "BUCKET")
+# The keys that the two classes compare with each other.
+_COMPACTION_CHECKS = [key_name(CompactionOptions, name) for name in ("strategy", "partition_regex")]
+_CLUSTERING_CHECKS = [
+    key_name(ClusteringOptions, name) for name in ("filter", "first_partition", "last_partition", "partition_regex")
+]
 
 
 def clustering_options(r: Resolved, index_type: str) -> ClusteringOptions | None:
-    """The options as they were given, None where the stream clusters nothing; a problem for an index that cannot follow."""
+    """The given options, None if the stream does not cluster; a problem for an index that cannot follow a clustering."""
     wanted = _CLUSTER_ASYNC if r.flag(_CLUSTER_ASYNC) else _CLUSTER_INLINE
     if not r.flag(wanted):
         return None
     if wanted == _CLUSTER_ASYNC and r.flag(_CLUSTER_INLINE):
         text = (
-            f"{r.said(_CLUSTER_INLINE)} and {r.said(_CLUSTER_ASYNC)}: a clustering is carried out between "
-            "the batches or beside them"
+            f"{r.said(_CLUSTER_INLINE)} and {r.said(_CLUSTER_ASYNC)}: a clustering is executed either "
+            f"between the batches or in parallel with them"
         )
         r.problems.append(Problem(f"{text}; remove one", r.entries[_CLUSTER_ASYNC]))
         return None
     if index_type in _NEEDS_PLACES:
         reason = {
-            "HBASE": "its entries would go on naming the file groups that are gone",
-            "BUCKET": "its file groups are the buckets of keys, and joined ones would be none",
+            "HBASE": "its entries would still name the replaced file groups",
+            "BUCKET": "its file groups are the buckets of keys, and merged ones would not be",
         }[index_type]
         text = f"{r.said(wanted)} and hoodie.index.type={index_type}: {reason}; set the first to false"
         r.problems.append(Problem(text, r.entries[wanted]))
         return None
     return r.attempt(
-        lambda: ClusteringOptions(
-            max_commits=r.number(_COMMITS[wanted]),
-            small_file_limit=r.number(f"{_PLAN}small.file.limit"),
-            target_file_bytes=r.number(f"{_PLAN}target.file.max.bytes"),
-            max_group_bytes=r.number(f"{_PLAN}max.bytes.per.group"),
-            max_groups=r.number(f"{_PLAN}max.num.groups"),
-            sort_columns=r.texts(f"{_PLAN}sort.columns") or (),
-            single_groups=r.flag(f"{_PLAN}single.group.clustering.enabled"),
-            partition_regex=r.opt_text(f"{_PLAN}partition.regex.pattern"),
-            partitions=r.texts(f"{_PLAN}partition.selected") or (),
-            filter=PartitionFilter(r.text("hoodie.clustering.plan.partition.filter.mode")),
-            lookback_days=r.number(f"{_PLAN}daybased.lookback.partitions"),
-            skip_days=r.number(f"{_PLAN}daybased.skipfromlatest.partitions"),
-            first_partition=r.opt_text(f"{_PLAN}cluster.begin.partition"),
-            last_partition=r.opt_text(f"{_PLAN}cluster.end.partition"),
-            max_memory=r.number("hoodie.memory.compaction.max.size"),
-        ),
-        None,
-        "hoodie.clustering.plan.partition.filter.mode",
-        f"{_PLAN}cluster.begin.partition",
-        f"{_PLAN}cluster.end.partition",
-        f"{_PLAN}partition.regex.pattern",
+        lambda: read(ClusteringOptions, r, max_commits=r.number(_COMMITS[wanted])), None, *_CLUSTERING_CHECKS
     )
 
 
+_COMPACTION, _CLUSTERING, _CLEANING = "Compaction", "Clustering", "Cleaning"  # sections of the documentation
 _COMPACT_INLINE, _COMPACT_ASYNC = "hoodie.compact.inline", "hoodie.datasource.compaction.async.enable"
 _SCHEDULE = "hoodie.compact.schedule.inline"
 _DISABLED = "hoodie.datasource.write.streaming.disable.compaction"
@@ -84,7 +58,7 @@ _KEPT = ("hoodie.clean.commits.retained", "hoodie.keep.min.commits", "hoodie.kee
 
 
 class CompactionMode(Enum):
-    """Who carries compactions out: nobody, the job between two batches or beside them, or something else."""
+    """Who executes compactions: nobody, the job between two batches or in parallel with them, or another process."""
 
     OFF = "off"
     INLINE = "inline"
@@ -94,24 +68,113 @@ class CompactionMode(Enum):
 
 @dataclass(frozen=True)
 class ServiceOptions:
-    """``mode`` None: the table's version and the kind of run decide. ``clean``, ``archive``, ``clustering`` None: none.
+    """``mode`` None: the table's version and the kind of run decide. ``clean``, ``archive``, ``clustering`` None: not run.
 
-    ``clusters_beside``, ``cleans_beside``: the work is done beside the batches, not between two of them.
-    ``takes_back_clusterings``: also another writer's plan, where a batch has rows for its file groups.
+    ``clusters_beside``, ``cleans_beside``: the work runs in parallel with the batches, not between two of them.
+    ``rolls_back_clusterings``: another writer's plan is also rolled back if a batch has rows for its file groups.
     """
 
-    mode: CompactionMode | None = None
+    mode: CompactionMode | None = derived(
+        ConfigKey(
+            "hoodie.compact.inline",
+            Kind.BOOL,
+            "Merge-on-read: after a batch, if a compaction is due, plan it and execute it before the next batch.",
+            default_note="true, unless compactions run in parallel with the batches",
+            section=_COMPACTION,
+        ),
+        ConfigKey(
+            "hoodie.datasource.compaction.async.enable",
+            Kind.BOOL,
+            "Merge-on-read: plan compactions between two batches, and execute them in parallel with the "
+            "next batches, as Spark tasks in a separate pool. On a table of version 6, hudi-rs misses the "
+            "newest rows of the plan's file groups until the compaction completes, and so does a metadata "
+            "table that Hudi 1.2 builds without the table's version.",
+            default_note="true from table version 8 on in a continuous job",
+            aliases=("compaction.async.enabled",),
+            section=_COMPACTION,
+        ),
+        ConfigKey(
+            "hoodie.compact.schedule.inline",
+            Kind.BOOL,
+            "Merge-on-read: only plan compactions; another process executes them (`tagstream services "
+            "run`, Hudi, Flink).",
+            default=False,
+            section=_COMPACTION,
+        ),
+        ConfigKey(
+            "hoodie.datasource.write.streaming.disable.compaction",
+            Kind.BOOL,
+            "No compaction is planned or executed.",
+            default=False,
+            flag="--disable-compaction",
+            section=_COMPACTION,
+        ),
+        default=None,
+    )
     compaction: CompactionOptions = field(default_factory=CompactionOptions)
-    clean: CleanOptions | None = field(default_factory=CleanOptions)
-    archive: ArchiveOptions | None = field(default_factory=ArchiveOptions)
-    clustering: ClusteringOptions | None = None
-    clusters_beside: bool = False
-    cleans_beside: bool = False
-    takes_back_clusterings: bool = False
+    clean: CleanOptions | None = derived(
+        ConfigKey(
+            "hoodie.clean.automatic",
+            Kind.BOOL,
+            "After a batch, delete files that only old queries would read.",
+            default=True,
+            section=_CLEANING,
+        ),
+        default=CleanOptions(),
+    )
+    archive: ArchiveOptions | None = derived(
+        ConfigKey(
+            "hoodie.archive.automatic",
+            Kind.BOOL,
+            "After a batch, move old instants from the active timeline to the archive.",
+            default=True,
+            section="Archiving",
+        ),
+        default=ArchiveOptions(),
+    )
+    clustering: ClusteringOptions | None = derived(
+        ConfigKey(
+            "hoodie.clustering.inline",
+            Kind.BOOL,
+            "After a batch, if a clustering is due, merge small file groups into new ones before the next "
+            "batch. The index is updated and need not be loaded again.",
+            default=False,
+            aliases=("hoodie.datasource.clustering.inline.enable",),
+            section=_CLUSTERING,
+        ),
+        default=None,
+    )
+    clusters_beside: bool = option(
+        "hoodie.clustering.async.enabled",
+        Kind.BOOL,
+        "Plan clusterings between two batches, and execute them in parallel with the next batches, as "
+        "Spark tasks in a separate pool. If a batch has rows for a file group of the plan, the plan is "
+        "rolled back. So use this for tables whose older partitions do not change.",
+        default=False,
+        aliases=("hoodie.datasource.clustering.async.enable", "clustering.async.enabled"),
+        section=_CLUSTERING,
+    )
+    cleans_beside: bool = option(
+        "hoodie.clean.async.enabled",
+        Kind.BOOL,
+        "Plan cleans between two batches, and delete their files in parallel with the next batches.",
+        default=False,
+        aliases=("hoodie.clean.async", "clean.async.enabled"),
+        section=_CLEANING,
+    )
+    rolls_back_clusterings: bool = option(
+        "hoodie.clustering.rollback.pending.replacecommit.on.conflict",
+        Kind.BOOL,
+        "What happens with another writer's planned clustering when a batch has rows for its file "
+        "groups: true rolls it back at once, for a plan that nobody will execute; false waits up to an "
+        "hour until it is executed, and then ends the job.",
+        default=False,
+        section=_CLUSTERING,
+    )
 
     def compaction_mode(self, version: int, *, merge_on_read: bool, continuous: bool) -> CompactionMode:
-        """How the tables' logs get into base files. Beside the batches only where every reader stands a pending plan:
-        from table version 8 on."""
+        """How logs are compacted into base files. In parallel with the batches only from table version 8 on, where every
+        reader works with a pending plan."""
         if not merge_on_read:
             return CompactionMode.OFF
         if self.mode is not None:
@@ -123,53 +186,22 @@ class ServiceOptions:
         )
 
 
-def services_of(entries: Sequence[Entry]) -> ServiceOptions:
-    """What a job's properties say of the services, for a process that does them in its place.
-
-    ConfigError names each entry that the job would refuse, too; keys that ask for something else are passed over.
-    """
-    r = resolve(REGISTRY, entries)
-    options = service_options(r, r.opt_text("hoodie.index.type") or "")
-    if r.problems:
-        raise ConfigError("\n".join(problem.text for problem in r.problems))
-    return options
-
-
 def service_options(r: Resolved, index_type: str) -> ServiceOptions:
-    """The options as they were given; a problem for each that contradicts another.
+    """The given options; a problem for each contradiction.
 
-    The HBASE index tells by the rollbacks on the active timeline which of its entries count: they stay there.
+    The rollbacks on the active timeline decide which entries of the HBASE index count, so they are not archived.
     """
-    regex = r.opt_text("hoodie.compaction.partition.path.regex")
-    compaction = r.attempt(
-        lambda: CompactionOptions(
-            trigger=Trigger(r.text("hoodie.compact.inline.trigger.strategy")),
-            max_delta_commits=r.number("hoodie.compact.inline.max.delta.commits"),
-            max_delta_seconds=r.number("hoodie.compact.inline.max.delta.seconds"),
-            strategy=strategy_of(r.text("hoodie.compaction.strategy")),
-            target_io_mb=r.number("hoodie.compaction.target.io"),
-            log_size_threshold=r.number("hoodie.compaction.logfile.size.threshold"),
-            log_count_threshold=r.number("hoodie.compaction.logfile.num.threshold"),
-            target_partitions=r.number("hoodie.compaction.daybased.target.partitions"),
-            partition_regex=regex,
-            max_memory=r.number("hoodie.memory.compaction.max.size"),
-            base_file_bytes=r.number("hoodie.parquet.max.file.size"),
-        ),
-        CompactionOptions(),
-        "hoodie.compaction.strategy",
-        "hoodie.compaction.partition.path.regex",
-    )
+    compaction = r.attempt(lambda: read(CompactionOptions, r), CompactionOptions(), *_COMPACTION_CHECKS)
     mode = _mode(r)
     by_number = mode is not CompactionMode.OFF and compaction.trigger in _COUNTED
-    return ServiceOptions(
-        mode,
-        compaction,
-        _clean(r),
-        _archive(r, index_type, compaction.max_delta_commits if by_number else None),
-        clustering_options(r, index_type),
-        clusters_beside=r.flag("hoodie.clustering.async.enabled"),
-        cleans_beside=r.flag("hoodie.clean.async.enabled"),
-        takes_back_clusterings=r.flag("hoodie.clustering.rollback.pending.replacecommit.on.conflict"),
+    return read(
+        ServiceOptions,
+        r,
+        mode=mode,
+        compaction=compaction,
+        clean=read(CleanOptions, r) if r.flag("hoodie.clean.automatic") else None,
+        archive=_archive(r, index_type, compaction.max_delta_commits if by_number else None),
+        clustering=clustering_options(r, index_type),
     )
 
 
@@ -192,21 +224,8 @@ def _mode(r: Resolved) -> CompactionMode | None:
     return CompactionMode.INLINE if beside is False else None
 
 
-def _clean(r: Resolved) -> CleanOptions | None:
-    if not r.flag("hoodie.clean.automatic"):
-        return None
-    return CleanOptions(
-        policy=CleanPolicy(r.text("hoodie.clean.policy")),
-        commits=r.number("hoodie.clean.commits.retained"),
-        hours=r.number("hoodie.clean.hours.retained"),
-        file_versions=r.number("hoodie.clean.fileversions.retained"),
-        max_commits=r.number("hoodie.clean.trigger.max.commits"),
-        incremental=r.flag("hoodie.clean.incremental.enabled"),
-    )
-
-
 def _archive(r: Resolved, index_type: str, compaction_deltas: int | None) -> ArchiveOptions | None:
-    """As Hudi: what is kept active must be more than what the cleaner keeps."""
+    """As Hudi: more commits must be active than the cleaner retains."""
     if not r.flag("hoodie.archive.automatic"):
         return None
     retained, least, most = (r.number(key) for key in _KEPT)
@@ -216,17 +235,13 @@ def _archive(r: Resolved, index_type: str, compaction_deltas: int | None) -> Arc
         if number >= greater:
             text = f"{key}={number} and {above}={greater}: the second must be greater than the first"
             given = r.entries.get(above) or r.entries.get(key)
-            assert given is not None  # the defaults are in order
+            assert given is not None  # the defaults are ordered
             r.problems.append(Problem(text, given))
             return None
-    merge = MergeOptions(
-        files=r.number("hoodie.archive.merge.files.batch.size"),
-        small_bytes=r.number("hoodie.archive.merge.small.file.limit.bytes"),
-    )
-    return ArchiveOptions(
-        min_commits=least,
-        max_commits=most,
-        merge=merge if r.flag("hoodie.archive.merge.enable") else None,
+    return read(
+        ArchiveOptions,
+        r,
+        merge=read(MergeOptions, r) if r.flag("hoodie.archive.merge.enable") else None,
         compaction_deltas=compaction_deltas,
         keep_rollbacks=index_type == "HBASE",
         keep_uncompacted=True,

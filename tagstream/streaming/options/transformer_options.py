@@ -1,4 +1,4 @@
-"""Which transformations records go through: HoodieStreamer's transformer classes, and a Python function of the user's."""
+"""The transformations of records: HoodieStreamer's transformer classes, and a Python function of the user."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ _SOURCE_SCHEMA = "hoodie.streamer.schemaprovider.source.schema.file"
 
 @dataclass(frozen=True)
 class TransformerOption:
-    """One step of the chain. ``text``: of ``sql`` the statements, of ``python`` module and function; ``where``: its name."""
+    """One step of the chain. ``text``: the statements of ``sql``, the module and function of ``python``; ``where``: its
+    name."""
 
     kind: Literal["sql", "flatten", "identity", "python"]
     text: str
@@ -34,9 +35,8 @@ class TransformerOption:
 
 
 def transformer_options(r: Resolved, record_format: SourceFormat) -> tuple[TransformerOption, ...]:
-    """The chain in its order, the Python function last; what is wrong is noted in ``r``. Keys with an id behind them
-    (``hoodie.streamer.transformer.sql.ID``) are taken out of what this version does not act on.
-    """
+    """The chain in its order, the Python function last; errors are noted in ``r``. Keys with an id
+    (``hoodie.streamer.transformer.sql.ID``) are removed from the unused keys."""
     named = r.texts(CLASS)
     ids = {name.partition(":")[0].strip() for name in named if ":" in name}
     of_id = _take_suffixed(r, ids)
@@ -45,14 +45,14 @@ def transformer_options(r: Resolved, record_format: SourceFormat) -> tuple[Trans
     function = r.opt_text(FUNCTION)
     if function is not None:
         if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", function):
-            r.problems.append(Problem(f"{r.said(FUNCTION)}: give module:function", r.entries[FUNCTION]))
+            r.problems.append(Problem(f"{r.said(FUNCTION)}: use module:function", r.entries[FUNCTION]))
         chain = (*chain, TransformerOption("python", function, FUNCTION))
     if chain:
         _check_fit(r, chain, record_format)
     else:
         for name in (SQL, SQL_FILE):
             if name in r.entries:
-                r.warnings.append(f"{r.said(name)}: without effect, no {CLASS} names a transformer that reads it")
+                r.warnings.append(f"{r.said(name)}: without effect, because no transformer of {CLASS} reads it")
     return chain
 
 
@@ -61,9 +61,9 @@ def _check_fit(r: Resolved, chain: tuple[TransformerOption, ...], record_format:
     if not record_format.transformed:
         r.problems.append(
             Problem(
-                f"{where}: records of {record_format.name} are not transformed: their deletes, their order and values that "
-                "were not sent are no columns. Transform rows of plain JSON, or make a DataFrame of your own "
-                "(tagstream.upsert)"
+                f"{where}: records of {record_format.name} cannot be transformed: their deletes, their order and their "
+                f"unsent values are not columns. Transform rows of plain JSON, or make your own DataFrame "
+                f"(tagstream.upsert)"
             )
         )
     if r.opt_text(_SOURCE_SCHEMA) is None:
@@ -72,17 +72,20 @@ def _check_fit(r: Resolved, chain: tuple[TransformerOption, ...], record_format:
         )
     for flag in ("--dry-run", "--bootstrap-only"):
         if r.flag(flag):
-            text = f"{flag} starts no Spark for transformations ({where}), and the table's schema is what comes out of them"
-            r.problems.append(Problem(f"{text}; take them out of this call"))
+            text = (
+                f"{flag} does not start Spark for transformations ({where}), and the "
+                f"table's schema is that of their result"
+            )
+            r.problems.append(Problem(f"{text}; remove them from this call"))
 
 
 def _take_suffixed(r: Resolved, ids: set[str]) -> dict[str, Entry]:
-    """Entries of keys with an id of a transformer behind them, by their whole names."""
+    """Entries of keys that end in a transformer's id, by their whole names."""
     wanted = {f"{name}.{ident}" for name in (SQL, SQL_FILE) for ident in ids}
-    found = {entry.key.replace("hoodie.deltastreamer.", "hoodie.streamer."): entry for _, entry in r.brought}
-    r.brought = [
+    found = {entry.key.replace("hoodie.deltastreamer.", "hoodie.streamer."): entry for _, entry in r.unsupported}
+    r.unsupported = [
         (key, entry)
-        for key, entry in r.brought
+        for key, entry in r.unsupported
         if entry.key.replace("hoodie.deltastreamer.", "hoodie.streamer.") not in wanted
     ]
     return {name: entry for name, entry in found.items() if name in wanted}
@@ -97,7 +100,7 @@ def _chain(r: Resolved, named: tuple[str, ...], of_id: dict[str, Entry]) -> tupl
         ident, _, given = name.rpartition(":")
         ident, given = ident.strip(), given.strip()
         if ":" in ident or (":" in name and not ident) or (ident and ident in seen):
-            raise ConfigError(f"{r.said(CLASS)}: {name!r}: one id a transformer, each another one, as id:class")
+            raise ConfigError(f"{r.said(CLASS)}: {name!r}: each transformer needs a different id, as id:class")
         seen.add(ident)
         kind = _KINDS.get(given.removeprefix(_PACKAGE))
         if kind is None:
@@ -116,7 +119,7 @@ def _sql(r: Resolved, where: str, ident: str, of_id: dict[str, Entry], *, from_f
     own = of_id.get(f"{key}.{ident}")
     text = own.value if own is not None else r.opt_text(key)
     if not text:
-        raise ConfigError(f"{where}: {key}{f'.{ident}' if ident else ''} is missing; it says the SQL")
+        raise ConfigError(f"{where}: {key}{f'.{ident}' if ident else ''} is missing; it has the SQL")
     if from_file:
         said = shown(own) if own is not None else r.said(key)
         try:

@@ -1,9 +1,8 @@
-"""What a properties file asks for beyond what this job does, reported in one message.
+"""One message about the keys of a properties file that this job does not use.
 
-Keys that this version does not act on fall into three groups (``table.config.Concern``). Keys that contradict what
-the job does end the start. For keys of work that another program can do, ``tagstream.unsupported`` says how they
-are treated. The other keys are without effect. The meaning of some keys depends on other keys: they are judged
-here.
+Unused keys are in three groups (``table.config.Concern``). Keys that contradict the job end the start.
+``tagstream.unsupported`` decides about keys for work that another program can do. The other keys are without effect. The
+group of some keys depends on other keys, and is decided here.
 """
 
 from __future__ import annotations
@@ -28,19 +27,19 @@ from tagstream.table.errors import ConfigError
 _SOURCE_SCHEMA = "hoodie.streamer.schemaprovider.source.schema.file"
 _LATEST = "OverwriteWithLatestAvroPayload"
 _MODE = "tagstream.unsupported"
-# Hudi's payload classes of Debezium's events: what they order by here, and the column that they take it from.
+# Hudi's payload classes for Debezium's events: their order here, and the column with their order.
 _OF_DEBEZIUM = {
     "PostgresDebeziumAvroPayload": ("lsn", "_event_lsn"),
-    "MySqlDebeziumAvroPayload": ("binlog", None),  # its column, _event_seq, is made by HoodieStreamer's source
+    "MySqlDebeziumAvroPayload": ("binlog", None),  # HoodieStreamer's source makes its column, _event_seq
 }
 _SWITCH = {"true", "false"}
 
 
 @dataclass(frozen=True)
-class Brought:
-    """One entry that this version does not act on; ``reason`` says why, and what to do instead.
+class Unsupported:
+    """One unused entry; ``reason``: why it is unused, and what to do instead.
 
-    ``allowed``: values that would ask for nothing.
+    ``allowed``: values without effect.
     """
 
     entry: Entry
@@ -49,13 +48,13 @@ class Brought:
     allowed: tuple[str, ...] = ()
 
 
-def judge(r: Resolved) -> list[Brought]:
-    """Every entry of a key that this version knows and does not act on, with its group."""
-    return [_judged(r, key, entry) for key, entry in r.brought]
+def judge(r: Resolved) -> list[Unsupported]:
+    """Every entry of a known and unused key, with its group."""
+    return [_judged(r, key, entry) for key, entry in r.unsupported]
 
 
-def refuse_or_tell(r: Resolved) -> str | None:
-    """What is to be said of all these keys, if anything; ConfigError with the same where something must be changed."""
+def refuse_or_report(r: Resolved) -> str | None:
+    """The message about these keys, if there are any; ConfigError with the same text if an entry must be changed."""
     found = judge(r)
     mode = r.text(_MODE)
     problems = [
@@ -68,7 +67,7 @@ def refuse_or_tell(r: Resolved) -> str | None:
     told = [
         *([] if mode != "warn" else _section("not done by this job, and the rows are the same without it", beside)),
         *_section(
-            "without effect: it is done anyway, or nothing looks at it",
+            "without effect: this is done in any case, or nothing reads it",
             [b for b in found if b.concern is Concern.ANYWAY],
         ),
     ]
@@ -76,18 +75,18 @@ def refuse_or_tell(r: Resolved) -> str | None:
         told += ["unknown key, it has no effect:", *(f"  {problem.text}" for problem in r.unknown)]
     if problems:
         raise ConfigError("\n".join([*_refusal(problems), *told]))
-    return "\n".join(["keys that this job does not act on", *told]) if told else None
+    return "\n".join(["keys that this job does not use", *told]) if told else None
 
 
-def _judged(r: Resolved, key: ConfigKey | Family, entry: Entry) -> Brought:
+def _judged(r: Resolved, key: ConfigKey | Family, entry: Entry) -> Unsupported:
     special = _SPECIAL.get(key.prefix if isinstance(key, Family) else key.name)
     if special is not None and (reason := special(r, entry)) is not None:
-        return Brought(entry, Concern.ANYWAY, reason)
+        return Unsupported(entry, Concern.ANYWAY, reason)
     if isinstance(key, Family):
-        return Brought(entry, key.concern, key.reason, key.harmless)
+        return Unsupported(entry, key.concern, key.reason, key.harmless)
     if (anyway := key.anyway.get(entry.value.strip().lower())) is not None:
-        return Brought(entry, Concern.ANYWAY, anyway)
-    return Brought(entry, Concern.ANYWAY if key.status is Status.IGNORED else key.concern, key.reason, key.harmless)
+        return Unsupported(entry, Concern.ANYWAY, anyway)
+    return Unsupported(entry, Concern.ANYWAY if key.status is Status.IGNORED else key.concern, key.reason, key.harmless)
 
 
 def _payload(r: Resolved, entry: Entry) -> str | None:
@@ -107,7 +106,7 @@ def _payload(r: Resolved, entry: Entry) -> str | None:
 def _target_schema(r: Resolved, entry: Entry) -> str | None:
     source = r.opt_text(_SOURCE_SCHEMA)
     if source is not None and _same_schema(source, entry.value):
-        return "it is the source schema, which records are written with"
+        return "it is the source schema, with which records are written"
     return None
 
 
@@ -137,10 +136,10 @@ def _deserializer(r: Resolved, entry: Entry) -> str | None:
 
 
 def _buckets(r: Resolved, _entry: Entry) -> str | None:
-    return None if r.text("hoodie.index.type") == "BUCKET" else "a setting of another index than the one that is used"
+    return None if r.text("hoodie.index.type") == "BUCKET" else "a setting of another index"
 
 
-# Keys and families of which other keys decide: the reason why one has no effect, None where it contradicts.
+# Keys and families that depend on other keys: the reason why one has no effect, None if it contradicts.
 _SPECIAL: dict[str, Callable[[Resolved, Entry], str | None]] = {
     PAYLOAD_KEY: _payload,
     TARGET_SCHEMA_KEY: _target_schema,
@@ -150,30 +149,30 @@ _SPECIAL: dict[str, Callable[[Resolved, Entry], str | None]] = {
 }
 
 
-def _problem(brought: Brought, what: str) -> Problem:
-    words = {value.lower() for value in brought.allowed}
-    # That it may be false is no help where the value is a number or a name.
-    fitting = brought.allowed if not words <= _SWITCH or brought.entry.value.strip().lower() in _SWITCH else ()
+def _problem(unsupported: Unsupported, what: str) -> Problem:
+    words = {value.lower() for value in unsupported.allowed}
+    # The hint "false" does not help if the value is a number or a name.
+    fitting = unsupported.allowed if not words <= _SWITCH or unsupported.entry.value.strip().lower() in _SWITCH else ()
     allowed = f" (it may be {' or '.join(fitting)})" if fitting else ""
-    return Problem(f"{shown(brought.entry)}: {what}{allowed}: {brought.reason}", brought.entry)
+    return Problem(f"{shown(unsupported.entry)}: {what}{allowed}: {unsupported.reason}", unsupported.entry)
 
 
 def _refusal(problems: Sequence[Problem]) -> list[str]:
-    """The problems, and how to leave a shared file as it is."""
+    """The problems, and how to keep a shared file unchanged."""
     if len(problems) == 1:
         lines = [problems[0].text]
     else:
-        lines = [f"{len(problems)} settings keep this job from starting:", *(f"  {p.text}" for p in problems)]
+        lines = [f"{len(problems)} settings prevent the start of this job:", *(f"  {p.text}" for p in problems)]
     shared = dict.fromkeys(p.entry.key for p in problems if p.entry is not None and p.entry.rank == FROM_FILE)
     shared = {key: None for key in shared if not key.startswith("--")}
     if shared:
         unset = " ".join(f"--hoodie-conf {key}=" for key in shared)
-        lines.append(f"to leave a file as it is, take keys out on the command line: {unset}")
+        lines.append(f"to keep a file unchanged, remove keys on the command line: {unset}")
     return lines
 
 
-def _section(title: str, items: Iterable[Brought]) -> list[str]:
-    by_reason: dict[str, list[Brought]] = {}
+def _section(title: str, items: Iterable[Unsupported]) -> list[str]:
+    by_reason: dict[str, list[Unsupported]] = {}
     for item in items:
         by_reason.setdefault(item.reason, []).append(item)
     lines = [f"{title}:"] if by_reason else []

@@ -1,1 +1,1 @@
-"""Index and table brought together before a query starts, whatever happened to either."""
+"""Make the index and the table consistent before a query starts."""

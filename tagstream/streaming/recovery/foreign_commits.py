@@ -1,9 +1,10 @@
-"""What other writers' commits did to the table, and to rows of ours that they did not see.
+"""What other writers' commits did to the table, and to rows of this stream that they did not see.
 
-A writer without locks may read the table, stand still while a batch of ours is committed, and then complete: the slice it
-writes was built on the slice before ours, and our rows of that file group are gone. The guard waits for pending
-writes, so this takes a writer that begins between the guard's last look and our commit. It leaves a trace by which it is
-found here: the slice that the other writer built on (``prevCommit`` of its write stats, or the files that its plan names).
+A writer without locks may read the table, be paused while this stream commits a batch, and then complete. The slice
+that it writes is built on the slice before that batch, so the batch's rows of that file group are lost. The timeline
+guard waits for pending writes, so this can only happen with a writer that begins between the guard's last check and
+this stream's commit. It is detected by the slice that the other writer built on: ``prevCommit`` of its write stats, or
+the files in its plan.
 """
 
 from __future__ import annotations
@@ -15,21 +16,22 @@ from tagstream.state.checkpoint import same_stream
 from tagstream.streaming.batch.commit_record import CommitRecord, all_extra_metadata, parse
 from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.services.compaction_plan import is_planned_here
+from tagstream.table.services.plans import is_planned_here
 from tagstream.table.timeline.avro_timeline import PlannedSlice, requested_name
 from tagstream.table.timeline.commit_metadata import NO_PREVIOUS, SCHEMA_KEY, CommitMetadata
 from tagstream.table.timeline.instant import Instant
+from tagstream.table.timeline.operation import COMPACTIONS, WriteOperationType
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
 
-_COMPACTIONS = frozenset({"COMPACT", "LOG_COMPACT"})
-_CLUSTER = "CLUSTER"
 _PLANNED_AS = ("compaction", "clustering", "replacecommit")
 
 
 @dataclass(frozen=True)
 class ForeignWork:
-    """What a completed commit did. ``groups``: all file groups that it wrote to or replaced. ``adds_keys``: it may hold
-    record keys that the table did not have, or had in another file group."""
+    """What a completed commit did. ``groups``: all file groups that it wrote to or replaced. ``adds_keys``: it may have
+    record keys, or deletes of keys, that the table did not have, or had in another file group. ``schema``: Avro JSON, None
+    where it has none.
+    """
 
     groups: frozenset[FileGroupId]
     adds_keys: bool
@@ -38,7 +40,7 @@ class ForeignWork:
 
 @dataclass(frozen=True)
 class Swallowed:
-    """A commit of ours whose rows in ``groups`` another writer's commit took away."""
+    """A commit of this stream whose rows in ``groups`` were removed by another writer's commit ``by``."""
 
     instant: str
     record: CommitRecord
@@ -47,22 +49,32 @@ class Swallowed:
 
 
 def work_of(metadata: CommitMetadata) -> ForeignWork:
-    """What a commit did, by its metadata."""
+    """What a commit did, according to its metadata."""
     stats = metadata.all_stats()
     groups = {(s.partition_path, s.file_id) for s in stats}
     groups |= {(partition, file_id) for partition, ids in metadata.replaced.items() for file_id in ids}
     rewrites = is_service(metadata)
     adds = not rewrites and any(s.num_inserts or (s.num_writes and s.prev_commit == NO_PREVIOUS) for s in stats)
-    return ForeignWork(frozenset(groups), adds or metadata.operation == _CLUSTER, metadata.extra.get(SCHEMA_KEY))
+    record = parse(metadata.extra)
+    adds = adds or (record is not None and bool(record.deletes))  # also of keys without a row
+    return ForeignWork(
+        frozenset(groups), adds or metadata.operation == WriteOperationType.CLUSTER, metadata.extra.get(SCHEMA_KEY)
+    )
+
+
+def is_of_another_stream(metadata: CommitMetadata, stream_id: str) -> bool:
+    """Whether another stream of this project wrote the commit as one of its batches."""
+    record = parse(metadata.extra)
+    return record is not None and not same_stream(record.stream_id, stream_id)
 
 
 def is_service(metadata: CommitMetadata) -> bool:
-    """A compaction, which changes no key's file group."""
-    return metadata.compacted or metadata.operation in _COMPACTIONS
+    """Whether it is a compaction, which changes no key's file group."""
+    return metadata.compacted or metadata.operation in COMPACTIONS
 
 
 def is_planned_service(table: HoodieTable, timeline: Timeline, time: str) -> bool:
-    """Whether a completed write is a compaction or a clustering by a plan of this project, whose file is still there."""
+    """Whether a completed write is a compaction or a clustering that this project planned, and its plan still exists."""
     instant = next((i for i in timeline.completed_writes if i.time == time), None)
     if instant is None:
         return False
@@ -119,7 +131,7 @@ def _swallowed_by(table: HoodieTable, timeline: Timeline, by: Instant, stream_id
 
 
 def _built_on(metadata: CommitMetadata) -> dict[FileGroupId, str]:
-    """For each file group of which a base file was written over an earlier slice: that slice's base instant."""
+    """For each file group whose base file was written on top of an earlier slice: that slice's base instant."""
     return {
         (stat.partition_path, stat.file_id): stat.prev_commit
         for stat in metadata.all_stats()
@@ -132,15 +144,19 @@ def _is_unseen(own: str, by: str, built_on: str | None) -> bool:
 
 
 def _planned(table: HoodieTable, timeline: Timeline, by: Instant, metadata: CommitMetadata) -> tuple[PlannedSlice, ...]:
-    """The slices that a compaction or a clustering read, by its plan, which stays beside the completed instant."""
+    """The slices that a compaction or a clustering read, from its plan, whose file remains next to the completed
+    instant.
+    """
     planned = _plan_of(table, timeline, by, metadata)
-    # A log compaction keeps what it does not name, and an archived plan was looked at when it was new.
+    # A log compaction keeps files that its plan does not name. An archived plan was checked when it was new.
     return () if planned is None else timeline.plan(table.storage, planned).rewrites
 
 
 def _plan_of(table: HoodieTable, timeline: Timeline, by: Instant, metadata: CommitMetadata) -> Instant | None:
-    """The plan of a completed compaction or clustering; None for other writes, and where its file is not there."""
-    if not is_service(metadata) and metadata.operation != _CLUSTER:
+    """The plan of a completed compaction or clustering; None for other writes, and where the plan's file does not
+    exist.
+    """
+    if not is_service(metadata) and metadata.operation != WriteOperationType.CLUSTER:
         return None
     names = set(table.storage.names(timeline.folder))
     plans = (Instant(by.time, action, by.state) for action in _PLANNED_AS)
@@ -148,15 +164,17 @@ def _plan_of(table: HoodieTable, timeline: Timeline, by: Instant, metadata: Comm
 
 
 def _is_left_out(planned: PlannedSlice, group: FileGroupId, name: str, own: Instant, by: Instant) -> bool:
-    """Whether a file that ``own`` wrote belongs to the planned slice, or to a newer one replaced with it, unseen."""
+    """Whether ``own`` wrote a file of the planned slice, or of a newer slice that was replaced with it, which the plan
+    lacks.
+    """
     if group != (planned.partition_path, planned.file_id) or name in planned.files:
         return False
     if own.time <= _base_instant(planned):
-        return False  # of an earlier slice, whose rows the planned one holds
+        return False  # a file of an earlier slice, whose rows are in the planned slice
     log = parse_log_file_name(name)
     if log is None:
-        return own.time < by.time  # a base file that came after it begins a newer slice, over its own
-    # A log of the slice that the compaction begins belongs to that: by its name, from version 8 on by its completion.
+        return own.time < by.time  # a later base file begins a newer slice
+    # A log of the slice that the compaction begins is in that slice: by its name, from version 8 on by its completion.
     return (own.completion_time or log.base_instant) < by.time
 
 

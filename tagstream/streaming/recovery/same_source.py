@@ -1,14 +1,14 @@
-"""The source that a checkpoint is bound to: the topic by its id, and the one table of a stream of changes.
+"""The source that a checkpoint is bound to: the topic by its id, and the one table of a change stream.
 
-Kafka gives each topic an id of its own (brokers from 2.8 on). It is kept in the root of the query and in every
-commit: offsets mean records of that topic alone, not of one that was created again under its name. The id is asked
-for at a start, and before each batch is committed.
+Kafka gives each topic a unique id (brokers from 2.8 on). It is stored in the query's folder and in every commit,
+because offsets refer to the records of that topic alone, not to those of a topic that was created again with the same
+name. The job asks Kafka for the id at a start, and before each batch is committed.
 
-Where the options of a stream of changes name no table, the stream reads the first table that it has seen. The
-table is kept in the checkpoint, at ``C/tagstream/source_table.json``, from the first batch on. An event of another
-table, which a topic may have as well, is then bad and named.
+Where the options of a change stream name no table, the stream reads the first table that it sees. This table is stored
+in the checkpoint, in ``C/tagstream/source_table.json``, from the first batch on. An event of another table in the same
+topic is then a bad record, and its reason names the table.
 
-Each of these small files of a checkpoint holds one thing, and the version of its format.
+Each of these small files of a checkpoint has one value and the version of its format.
 """
 
 from __future__ import annotations
@@ -28,16 +28,23 @@ from tagstream.streaming.source.decode.row_messages import seen_table
 from tagstream.streaming.source.kafka_topic import TopicIds, topic_id
 from tagstream.table.storage.storage import Storage, create
 
+LOG = logging.getLogger("tagstream")
 T = TypeVar("T")
 NEW_CHECKPOINT = "restore it, or start with a new checkpoint"
+_TOPIC_FILE = "tagstream/source/topic.json"
+_TOPIC_VERSION = 1
+_TOPIC_CURE = "restore it, or delete it: then a topic that was deleted and created again since is not detected"
+_TABLE_FILE = "tagstream/source_table.json"
+_TABLE_VERSION = 1
+_TABLE_CURE = "restore it, or delete it: the stream then reads the first table that it sees"
 
 
 def read_kept(
     files: Storage, name: str, version: int, content: Callable[[dict[str, Any]], T], cure: str = NEW_CHECKPOINT
 ) -> T | None:
-    """What the file holds, by ``content`` of its document; None where it is missing.
+    """Read such a file: ``content`` of its document; None where the file is missing.
 
-    CheckpointError where it cannot be read, with the ``cure``, and where it has another version.
+    CheckpointError where the file cannot be read, with the advice ``cure``, and where its version is not ``version``.
     """
     path = files.where(name)
     try:
@@ -56,64 +63,61 @@ def to_keep(version: int, **content: Any) -> bytes:
     return json.dumps({"version": version, **content}).encode()
 
 
-_TOPIC_FILE = "tagstream/source/topic.json"
-_TOPIC_VERSION = 1
-_TOPIC_CURE = "restore it, or delete it: then nobody notices that the topic was deleted and created again since"
-
-
 def look_at_topic(job: JobContext, spark: SparkSession) -> None:
-    """Ask for the id of the topic that the job reads, if it reads one."""
+    """Ask Kafka for the id of the topic that the job reads, if it reads one, and store it in the job."""
     options = job.options
-    if options.source_class == "kafka" and options.kafka_topic is not None and not options.bootstrap_only:
-        job.topic_id = topic_id(spark, options.kafka_topic, options.kafka_options)
+    if options.source.kind == "kafka" and options.kafka.topic is not None and not options.run.bootstrap_only:
+        job.topic_id = topic_id(spark, options.kafka.topic, options.kafka.consumer)
 
 
 def recreated(job: JobContext, before: str | None) -> str | None:
-    """What to say where the topic of another id was read; None where it is the same, or one of the two is not known."""
+    """The message for a topic that was created again; None where its id is unchanged, or one of the two ids is unknown."""
     if before is None or job.topic_id is None or before == job.topic_id:
         return None
     return (
-        f"topic {job.options.kafka_topic} was deleted and created again since stream {job.env.meta.stream_id} read it (id "
-        f"{before}, now {job.topic_id}): the offsets in checkpoint and commits are of the old one"
+        f"topic {job.options.kafka.topic} was deleted and created again since stream {job.env.meta.stream_id} read it (id "
+        f"{before}, now {job.topic_id}): the offsets in checkpoint and commits belong to the old topic"
     )
 
 
-def changed_topic(job: JobContext, root: Storage) -> str | None:
-    """Why the query in `root` cannot be continued: its topic was created again. SourceError where that loses records and
-    is not accepted."""
-    why = recreated(job, read_topic(root, job.options.kafka_topic))
+def changed_topic(job: JobContext, query_folder: Storage) -> str | None:
+    """Why the query in `query_folder` cannot continue: its topic was created again; else None.
+
+    SourceError where that loses records and the options do not accept the loss.
+    """
+    why = recreated(job, read_topic(query_folder, job.options.kafka.topic))
     if why is None:
         return None
     refuse_loss(job, why)
-    return f"{why}. The new one is read from its beginning"
+    return f"{why}. The new topic is read from its beginning"
 
 
 def refuse_loss(job: JobContext, why: str) -> None:
-    """SourceError unless the loss of what was not read of the old topic is accepted."""
-    if job.options.fail_on_data_loss:
+    """SourceError unless the options accept the loss of unread records of the old topic."""
+    if job.options.kafka.fail_on_data_loss:
         raise SourceError(
-            f"{why}, and what was not read of it is lost. Put the old topic back, or accept the loss with "
+            f"{why}, and its records that were not read are lost. Restore the old topic, or accept the loss with "
             "hoodie.streamer.source.kafka.enable.failOnDataLoss=false: the new topic is then read from its beginning"
         )
 
 
-def read_topic(root: Storage, topic: str | None) -> str | None:
-    """The id of the topic that the query in `root` reads; None where it is not known."""
+def read_topic(query_folder: Storage, topic: str | None) -> str | None:
+    """The id of the topic that the query in `query_folder` reads; None where it is unknown."""
     found: str | None = read_kept(
-        root, _TOPIC_FILE, _TOPIC_VERSION, lambda doc: doc["topics"].get(topic), cure=_TOPIC_CURE
+        query_folder, _TOPIC_FILE, _TOPIC_VERSION, lambda doc: doc["topics"].get(topic), cure=_TOPIC_CURE
     )
     return found
 
 
-def keep_topic(job: JobContext, root: Storage) -> None:
-    """Keep the id for the query in `root`."""
-    topic = job.options.kafka_topic
-    if job.topic_id is not None and read_topic(root, topic) != job.topic_id:
-        root.replace(_TOPIC_FILE, to_keep(_TOPIC_VERSION, topics={topic: job.topic_id}))
+def keep_topic(job: JobContext, query_folder: Storage) -> None:
+    """Store the id for the query in `query_folder`."""
+    topic = job.options.kafka.topic
+    if job.topic_id is not None and read_topic(query_folder, topic) != job.topic_id:
+        query_folder.replace(_TOPIC_FILE, to_keep(_TOPIC_VERSION, topics={topic: job.topic_id}))
 
 
 class TopicWatch:
-    """Asks, while the query runs, whether the topic is still the same one. Close it."""
+    """Checks, while the query runs, that the topic was not created again. Close it."""
 
     def __init__(self, job: JobContext, spark: SparkSession) -> None:
         self._job, self._spark = job, spark
@@ -122,8 +126,8 @@ class TopicWatch:
             job.hooks.check_topic = self._check
 
     def _check(self) -> None:
-        """TopicChangedError where it is another one. A broker that does not answer is asked again at the next batch."""
-        topic, options = self._job.options.kafka_topic, self._job.options.kafka_options
+        """TopicChangedError where the topic has another id. When the broker does not answer, the next batch asks again."""
+        topic, options = self._job.options.kafka.topic, self._job.options.kafka.consumer
         assert topic is not None, "a job that knows its topic's id has a topic"
         try:
             self._ids = self._ids or TopicIds(self._spark, topic, options)
@@ -133,42 +137,36 @@ class TopicWatch:
         if now is not None and now != self._job.topic_id:
             raise TopicChangedError(
                 f"topic {topic} was deleted and created again while the stream read it (id "
-                f"{self._job.topic_id}, now {now}); nothing of the batch was committed"
+                f"{self._job.topic_id}, now {now}); the batch was not committed"
             )
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop the checks and close the client."""
         self._job.hooks.check_topic = lambda: None
         if self._ids is not None:
             self._ids.close()
 
 
-LOG = logging.getLogger("tagstream")
-_TABLE_FILE = "tagstream/source_table.json"
-_TABLE_VERSION = 1
-_TABLE_CURE = "restore it, or delete it: the stream is then of the first table that it sees"
-
-
 def read_table(checkpoint: Storage) -> str | None:
-    """The table that the stream reads; None where it has seen none yet."""
+    """The table that the stream reads; None where it has not seen one yet."""
     return read_kept(checkpoint, _TABLE_FILE, _TABLE_VERSION, lambda doc: str(doc["table"]), cure=_TABLE_CURE)
 
 
 def source_table(checkpoint: Storage, options: Options) -> str | None:
-    """The same, or the table of the record that gave a new table its columns."""
-    first = None if options.records.tables or options.first_schema is None else options.first_schema.table
+    """The table that the stream reads, or else the table of the record that gave a new table its columns."""
+    first = None if options.records.tables or options.source.first_schema is None else options.source.first_schema.table
     return read_table(checkpoint) or first
 
 
 def keep_table(job: JobContext) -> None:
-    """Keep the table that the stream reads."""
+    """Store the table that the stream reads."""
     pinned = job.decode.format.tables.pinned
-    if pinned is not None and not job.options.bootstrap_only and read_table(job.env.checkpoint) is None:
+    if pinned is not None and not job.options.run.bootstrap_only and read_table(job.env.checkpoint) is None:
         _keep(job.env.checkpoint, pinned)
 
 
 def take_table(job: JobContext, why: str) -> None:
-    """Keep the table that a task has seen, if that is `why` the query has ended; it counts from the next query on."""
+    """Store the table that a task has seen first, if that is `why` the query ended. The next query reads this table."""
     seen = seen_table(why)
     if seen is None:
         return
@@ -176,11 +174,11 @@ def take_table(job: JobContext, why: str) -> None:
 
 
 def _keep(checkpoint: Storage, table: str) -> str:
-    """Keep a table, and tell which one it is: of two that were seen at once the one that is kept."""
+    """Store a table, and return the stored one: where two were seen at the same time, only one is stored."""
     create(checkpoint, _TABLE_FILE, to_keep(_TABLE_VERSION, table=table))
     kept = read_table(checkpoint) or table
     LOG.info(
-        "the stream reads table %s; an event of another one is a bad record (tagstream.source.tables names others)",
+        "the stream reads table %s; an event of another table is a bad record (set tagstream.source.tables to read others)",
         kept,
     )
     return kept

@@ -1,1 +1,1 @@
-"""The table services of the stream: compaction, clustering, cleaning and archiving, between two batches or beside them."""
+"""The table services of the stream: compaction, clustering, cleaning and archiving, between or during batches."""

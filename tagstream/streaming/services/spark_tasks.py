@@ -1,7 +1,7 @@
-"""Work of a table service on Spark's executors: its tasks, the largest first, so that none is left alone at the end.
+"""Work of a table service on Spark's executors: its tasks, the largest first, so that no large task runs alone at the end.
 
-A service asks Spark at once or on a thread of its own. A metadata table's file groups are compacted the same way:
-each group is read, merged and written by one task.
+A service calls Spark on the thread of the batches or on a separate thread. A metadata table's file groups are compacted in
+the same way: one task reads, merges and writes each group.
 """
 
 from __future__ import annotations
@@ -18,11 +18,15 @@ from pyspark.sql import SparkSession
 from tagstream.table.metadata.compaction import CompactionTask, Execute
 from tagstream.table.timeline.commit_metadata import WriteStat, WriteStatus
 
-_SMALL_BYTES = 1 << 20  # some 150,000 record keys: so little is merged here in a fraction of a second
+_SMALL_BYTES = 1 << 20  # about 150,000 record keys: the driver merges this amount in a fraction of a second
+POOL = "tagstream-services"
+_POOL_KEY = "spark.scheduler.pool"
+_MOST = 10_000  # limit of Spark's tasks in a job
+T = TypeVar("T")
 
 
 def on_executors(spark: SparkSession) -> Execute:
-    """Carries out large groups there, the largest first, and small ones here."""
+    """Runs large groups on the executors, the largest first, and small ones on the driver."""
 
     def execute(tasks: Sequence[CompactionTask]) -> Iterator[WriteStat | None]:
         ordered = sorted(tasks, key=lambda task: -task.weight)
@@ -43,26 +47,21 @@ def _run(tasks: Iterable[CompactionTask]) -> Iterator[WriteStat | None]:
     return (task.run() for task in tasks)
 
 
-POOL = "tagstream-services"
-_POOL_KEY = "spark.scheduler.pool"
-_MOST = 10_000  # of Spark's tasks in a job
-
-
 class ServiceTask(Protocol):
-    """One piece of a service's work: picklable, and done again with the same result."""
+    """One task of a service: picklable, and repeatable with the same result."""
 
     @property
     def weight(self) -> int:
-        """What the work is proportional to, compared with the other tasks."""
+        """The relative size of the work."""
         ...
 
     def run(self, attempt: int = 0) -> WriteStatus | list[WriteStatus]:
-        """Stage new files. ``attempt``: attempts that may run at once have different ones."""
+        """Write new files under temporary names. ``attempt``: parallel attempts have different ones."""
         ...
 
 
 def run_in_spark(spark: SparkSession, tasks: Sequence[ServiceTask]) -> list[WriteStatus]:
-    """Carry the tasks out on the executors; the error of one that failed as often as Spark allows."""
+    """Run the tasks on the executors; raises the error of a task that failed as often as Spark allows."""
     if not tasks:
         return []
     context = spark.sparkContext
@@ -72,7 +71,7 @@ def run_in_spark(spark: SparkSession, tasks: Sequence[ServiceTask]) -> list[Writ
 
 
 def use_own_pool(context: SparkContext, group: str) -> None:
-    """What this thread asks of Spark shares the cores with the batches from now on, and can be cancelled by name."""
+    """Spark jobs of this thread share the cores with the batches from now on, and can be cancelled by name."""
     context.setLocalProperty(_POOL_KEY, POOL)
     context.setJobGroup(group, "a table service of this stream", interruptOnCancel=False)
 
@@ -85,45 +84,42 @@ def _carry_out(tasks: Iterable[ServiceTask]) -> Iterator[str]:
         yield from (status.to_json() for status in ([done] if isinstance(done, WriteStatus) else done))
 
 
-T = TypeVar("T")
-
-
 class Background(Generic[T]):
-    """One piece of work, begun by its making. ``beside``: on its own thread, as a job group of that name."""
+    """Work that begins with the object. ``is_async``: on a separate thread, as a job group of that name."""
 
-    def __init__(self, spark: SparkSession, name: str, work: Callable[[], T], *, beside: bool) -> None:
+    def __init__(self, spark: SparkSession, name: str, work: Callable[[], T], *, is_async: bool) -> None:
         self._spark, self._name, self._work = spark, name, work
         self._done = threading.Event()
         self._results: list[T] = []
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
-        if beside:
-            self._thread = InheritableThread(target=self._run_beside, name=name, daemon=True)
+        if is_async:
+            self._thread = InheritableThread(target=self._run_async, name=name, daemon=True)
             self._thread.start()
         else:
             self._run()
 
     @property
     def ended(self) -> bool:
-        """Whether the result, or the error, is there."""
+        """Whether there is a result or an error."""
         return self._done.is_set()
 
     def result(self) -> T:
-        """What the work gave, once it has ended; its error is raised here."""
+        """The result of the ended work; raises its error."""
         self._done.wait()
         if self._error is not None:
             raise self._error
         return self._results[0]
 
     def cancel(self) -> None:
-        """Ask Spark to end the work's tasks, and wait until it has; what came of it is forgotten."""
+        """Ask Spark to end the work's tasks, and wait until they have ended; the result is discarded."""
         if self._thread is None or self.ended:
             return
-        with suppress(Py4JError, ConnectionError):  # Spark has ended, and the work with it
+        with suppress(Py4JError, ConnectionError):  # Spark has ended, and so has the work
             self._spark.sparkContext.cancelJobGroup(self._name)
         self._thread.join()
 
-    def _run_beside(self) -> None:
+    def _run_async(self) -> None:
         try:
             use_own_pool(self._spark.sparkContext, self._name)
         except (Py4JError, ConnectionError) as error:

@@ -1,7 +1,7 @@
-"""The jars Spark needs, to read Kafka for example: found in a cache, or in the folder that ``TAGSTREAM_JARS`` names.
+"""The jars that Spark needs, for example to read Kafka: from a cache, or from the folder that ``TAGSTREAM_JARS`` names.
 
-What is not there is fetched: by Maven where it is on the PATH, so that a user's ``~/.m2/settings.xml`` counts,
-else by Python from a list (``jars.py``). A folder of ``TAGSTREAM_JARS`` is filled by Python alone.
+Missing jars are downloaded: by Maven where it is on the PATH, so that a user's ``~/.m2/settings.xml`` applies, else by
+Python from a list (``jars.py``). A ``TAGSTREAM_JARS`` folder is filled by Python only.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from tagstream.version import PACKAGE
 
 PROJECT = PACKAGE.parent
 CACHE_FOLDER = ".jars"
-# Where --jars and --packages of spark-submit arrive; on YARN by a name of its own.
+# The settings that --jars and --packages of spark-submit set; YARN has a separate one.
 JAR_SETTINGS = ("spark.jars", "spark.jars.packages", "spark.yarn.dist.jars")
 _CONNECTOR = "spark-sql-kafka-0-10"
 FETCH_SECONDS = 600
 _POM = files("tagstream") / "conf" / "poms" / "kafka-connector.xml"
 
-# What Maven says when it reached no repository, in the words of its resolver and of Java's sockets.
+# Maven's errors when it cannot reach a repository, from its resolver and from Java's sockets.
 _OFFLINE = (
     "Unknown host",
     "Network is unreachable",
@@ -51,17 +51,17 @@ _OFFLINE = (
 
 
 def connector_jars(*, env: Mapping[str, str] = os.environ) -> list[Path]:
-    """Jars of Spark's Kafka connector, sorted. Raises SourceError when they can't be had."""
+    """Jars of Spark's Kafka connector, sorted. SourceError when they are not available."""
     return spark_jars(_POM, kafka_versions(), env=env)
 
 
 def brings_connector(settings: Mapping[str, str]) -> bool:
-    """True where Spark's own settings (``--packages``, ``--jars``) name its Kafka connector already."""
+    """Whether Spark's settings (``--packages``, ``--jars``) already name its Kafka connector."""
     return any(_CONNECTOR in settings.get(key, "") for key in JAR_SETTINGS)
 
 
 def jar_cache(project: Path, env: Mapping[str, str]) -> Path:
-    """Where fetched jars are kept: ``.jars/`` of a checkout, else the user's cache folder."""
+    """The folder for downloaded jars: ``.jars/`` of a checkout, else the user's cache folder."""
     if (project / "pyproject.toml").is_file():
         return project / CACHE_FOLDER
     home = env.get("XDG_CACHE_HOME") or os.path.join(env.get("HOME") or os.path.expanduser("~"), ".cache")
@@ -69,12 +69,12 @@ def jar_cache(project: Path, env: Mapping[str, str]) -> Path:
 
 
 def check_connector(*, env: Mapping[str, str] = os.environ) -> None:
-    """SourceError when the connector's jars are neither there nor could be fetched; nothing is fetched."""
+    """SourceError when the connector's jars neither exist nor can be downloaded. Nothing is downloaded."""
     check_jars(_POM, env, kafka_versions())
 
 
 def check_jars(pom: Traversable, env: Mapping[str, str], versions: Mapping[str, str]) -> None:
-    """SourceError when the jars that `pom` names are neither there nor could be fetched; nothing is fetched."""
+    """SourceError when the jars that `pom` names neither exist nor can be downloaded. Nothing is downloaded."""
     folder = given_folder(env)
     if folder is not None:
         check_folder(folder, listed(_name(pom)), env)
@@ -83,9 +83,9 @@ def check_jars(pom: Traversable, env: Mapping[str, str], versions: Mapping[str, 
 
 
 def spark_jars(pom: Traversable, versions: Mapping[str, str], *, env: Mapping[str, str] = os.environ) -> list[Path]:
-    """The jars that `pom` names for the running Spark, sorted; what is not there is fetched.
+    """The jars that `pom` names for the running Spark, sorted. Missing ones are downloaded.
 
-    ``versions``: in place of properties of the pom. SourceError when they can't be had.
+    ``versions``: replace properties of the pom. SourceError when a jar is not available.
     """
     folder = given_folder(env)
     if folder is not None:
@@ -100,11 +100,11 @@ def spark_jars(pom: Traversable, versions: Mapping[str, str], *, env: Mapping[st
 def fetch_jars(
     pom: Traversable, cache: Path, *, env: Mapping[str, str] = os.environ, versions: Mapping[str, str] | None = None
 ) -> list[Path]:
-    """Jars that `pom` names, from `cache` or by Maven. ``versions``: in place of properties of the pom.
+    """The jars that `pom` names, from `cache` or by Maven. ``versions``: replace properties of the pom.
 
-    A pom's jars have a folder of their own named by its content, so an edited pom is fetched again. The folder appears
-    by one rename when all jars are there: a fetch that was killed leaves nothing that looks complete, and of two
-    processes fetching at once one wins.
+    The jars of a pom are in a folder whose name has the hash of the pom's content, so an edited pom is downloaded
+    again. The folder appears by one rename when all jars are complete. So an interrupted download leaves no folder that
+    looks complete, and of two parallel downloads one wins.
     """
     told = versions or {}
     folder = _folder(pom, cache, told)
@@ -112,13 +112,13 @@ def fetch_jars(
         _fetch(pom, folder, env, told)
     jars = sorted(folder.glob("*.jar"))
     if not jars:
-        raise SourceError(f"{folder} holds no jars. Delete that folder and start again: they are fetched again.")
+        raise SourceError(f"{folder} has no jars. Delete that folder and start again: then they are downloaded again.")
     return jars
 
 
 def _folder(pom: Traversable, cache: Path, versions: Mapping[str, str]) -> Path:
     if not pom.is_file():
-        raise SourceError(f"{pom} is missing: it says which jars to fetch. Install the project again.")
+        raise SourceError(f"{pom} is missing: it lists the jars to download. Install the project again.")
     content = pom.read_bytes() + "".join(_defines(versions)).encode()
     return cache / f"{_name(pom)}-{hashlib.sha256(content).hexdigest()[:12]}"
 
@@ -135,14 +135,14 @@ def _maven(pom: Traversable, folder: Path, env: Mapping[str, str]) -> str:
     maven = shutil.which("mvn", path=env.get("PATH"))
     if maven is None:
         raise SourceError(
-            f"the jars of {pom.name} are not in {folder} and there is no Maven (mvn) on the PATH to fetch them. "
+            f"the jars of {pom.name} are not in {folder}, and the PATH has no Maven (mvn) to download them. "
             f"Install Maven, or copy {folder.parent} from a machine that has it."
         )
     return maven
 
 
 def _with_maven(env: Mapping[str, str]) -> bool:
-    """Whether Maven fetches: a mirror that the environment names is asked by Python."""
+    """Whether Maven downloads the jars. If the environment names a mirror, Python does."""
     return not env.get(MIRROR) and shutil.which("mvn", path=env.get("PATH")) is not None
 
 
@@ -156,21 +156,21 @@ def _fetch(pom: Traversable, folder: Path, env: Mapping[str, str], versions: Map
 
     def by_maven(target: Path) -> None:
         copy = target.parent / pom.name
-        copy.write_bytes(pom.read_bytes())  # the package may be a zip, and Maven leaves things beside its file
+        copy.write_bytes(pom.read_bytes())  # the package may be a zip, and Maven writes other files next to the pom
         _run_maven(maven, copy, target, env, versions)
 
     _make(folder, by_maven)
 
 
 def _make(folder: Path, fill: Callable[[Path], None]) -> None:
-    """The folder appears by one rename when ``fill`` has made it under another name."""
+    """Let ``fill`` make the folder under another name, then rename it."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         scratch = tempfile.mkdtemp(dir=folder.parent, prefix="fetch-")
     except OSError as e:
         raise SourceError(
-            f"{folder.parent} can't be written to, where jars for Spark are kept: {e.strerror}. Name another folder by "
-            f"{FOLDER}, or fill one by `tagstream fetch-jars --out FOLDER`"
+            f"{folder.parent}, the folder for Spark's jars, can't be written to: {e.strerror}. Set {FOLDER} to another "
+            "folder, or fill one with `tagstream fetch-jars --out FOLDER`"
         ) from e
     try:
         target = Path(scratch) / "jars"
@@ -178,7 +178,7 @@ def _make(folder: Path, fill: Callable[[Path], None]) -> None:
         try:
             target.rename(folder)
         except OSError:
-            if not folder.is_dir():  # anything but another process having been first
+            if not folder.is_dir():  # otherwise another process was faster
                 raise
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -193,7 +193,7 @@ def _run_maven(maven: str, pom: Path, target: Path, env: Mapping[str, str], vers
         )
     except subprocess.TimeoutExpired as error:
         raise SourceError(
-            f"Maven did not fetch the jars of {pom.name} within {FETCH_SECONDS} s. Try `{' '.join(command)}` by hand."
+            f"Maven did not download the jars of {pom.name} within {FETCH_SECONDS} s. Run `{' '.join(command)}` by hand."
         ) from error
     if done.returncode == 0 and target.is_dir():
         return
@@ -202,9 +202,9 @@ def _run_maven(maven: str, pom: Path, target: Path, env: Mapping[str, str], vers
     what = lines[0].removeprefix("[ERROR]").strip()
     if any(sign in said for sign in _OFFLINE):
         raise SourceError(
-            f"Maven could not reach a repository to fetch the jars of {pom.name}: {what}. Start once with network, or "
-            f"copy {target.parent.parent} from a machine that has them; a proxy or mirror goes in ~/.m2/settings.xml."
+            f"Maven could not reach a repository to download the jars of {pom.name}: {what}. Start once with network, or "
+            f"copy {target.parent.parent} from a machine that has them; set a proxy or mirror in ~/.m2/settings.xml."
         )
     raise SourceError(
-        f"Maven failed on {pom} (exit code {done.returncode}): {what}. Run `{' '.join(command)}` to see all."
+        f"Maven failed on {pom} (exit code {done.returncode}): {what}. Run `{' '.join(command)}` to see the full output."
     )

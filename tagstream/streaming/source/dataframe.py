@@ -1,8 +1,8 @@
-"""A DataFrame of the user's own as the source: its rows go to Python as Arrow, with their types, and get their keys.
+"""A user's DataFrame as the source: its rows go to Python as typed Arrow columns, where they get their keys.
 
-Such a DataFrame, and a transformation of records, must work on each record for itself: Spark's own plan shows
-whether it does. A batch that is repeated, and records that are read again from older offsets, must give the same
-rows as before, whatever other records are read with them.
+Such a DataFrame, and a transformation of records, must process each record separately. Spark's plan shows whether it
+does. A replayed batch, and records that are read again from older offsets, must give the same rows as before, whatever
+other records are read with them.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _ONE_START = threading.Lock()
 class Frame:
     """``rows``: the streaming DataFrame. ``trigger``: Spark's, as the arguments of ``DataStreamWriter.trigger``.
 
-    ``started`` is called with every query that begins; the job begins another one when other writers were at work.
-    ``keeps_state``: Spark keeps state of the DataFrame's own plan from batch to batch.
+    ``started`` is called with every query that starts. The job starts another one after conflicts with other writers.
+    ``keeps_state``: the DataFrame's own plan has state that Spark keeps from batch to batch.
     """
 
     rows: DataFrame
@@ -56,9 +56,9 @@ def keyed_rows(
     *,
     headers: bool = False,
 ) -> DataFrame:
-    """The rows packed by key group, as ``streaming.source.source.keyed_records`` gives records.
+    """The rows packed by key group, in the form of ``streaming.source.source.keyed_records``.
 
-    ``headers``: with the column of headers, all null, as records of Kafka have it that come beside them.
+    ``headers``: add the column of headers, all null, because it is combined with Kafka records that have it.
     """
     return rows.mapInArrow(make_row_function(spec, labels, partition_depth, headers=headers), "kg int, rows binary")
 
@@ -66,7 +66,7 @@ def keyed_rows(
 def make_row_function(
     spec: DecodeSpec, labels: tuple[int, ...], partition_depth: PartitionDepth, *, headers: bool = False
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The ``mapInArrow`` function that makes keys of typed rows."""
+    """Make the ``mapInArrow`` function that makes keys of typed rows."""
 
     def keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = cached_decoder(spec)
@@ -88,9 +88,10 @@ def make_row_function(
 
 @contextmanager
 def settings_of(own: SparkSession, user: SparkSession) -> Iterator[None]:
-    """Give the user's session the settings that the state needs while a query is started, which takes a copy of them.
+    """Give the user's session the settings that the state needs, while a query starts. The query copies them.
 
-    One at a time: each start, and each restart by itself, is a thread of its own, and the session is one.
+    Only one start at a time may do this: each start and each restart runs in a separate thread, and the threads share
+    the session.
     """
     wanted = {name: own.conf.get(name, None) for name in _SETTINGS} | {_ARROW_ROWS: str(ROWS_PER_BATCH)}
     with _ONE_START:
@@ -110,7 +111,7 @@ def _set(spark: SparkSession, settings: Mapping[str, str | None]) -> None:
             spark.conf.set(name, value)
 
 
-# Names of Spark's logical operators that see one record at a time. A join is one where the other side is no stream.
+# Names of Spark's logical operators that process one record at a time. A join does if its other side is not a stream.
 _PER_RECORD = frozenset(
     """Project Filter SubqueryAlias View Generate Join Union ResolvedHint UnresolvedHint TypedFilter MapElements
     DeserializeToObject SerializeFromObject MapInPandas MapInArrow PythonMapInArrow LateralJoin
@@ -119,19 +120,22 @@ _PER_RECORD = frozenset(
 )
 
 
-def puts_together(rows: DataFrame) -> str | None:
-    """Spark's name of what puts records together in a streaming DataFrame: an aggregation, a sort, a window, a limit. None
-    where each record is worked on for itself, so that Spark keeps nothing from batch to batch."""
+def stateful_operator(rows: DataFrame) -> str | None:
+    """Spark's name of an operator that combines records of a streaming DataFrame: an aggregation, a sort, a window, a
+    limit.
+
+    None where each record is processed separately, so that Spark keeps no state from batch to batch.
+    """
     return _offender(rows._jdf.queryExecution().analyzed())  # noqa: SLF001 (PySpark shows a plan as text only)
 
 
 def check_stateless(rows: DataFrame, where: str) -> None:
-    """ConfigError for a streaming DataFrame that puts records together."""
-    found = puts_together(rows)
+    """ConfigError for a streaming DataFrame that combines records."""
+    found = stateful_operator(rows)
     if found is not None:
         raise ConfigError(
-            f"{where}: {found} puts records together, and a transformation works on each record for itself: records that "
-            "are read again would come out differently. Do that in a stream of your own, and give its DataFrame to "
+            f"{where}: {found} combines records, but a transformation must process each record separately: records that "
+            "are read again would give other rows. Combine them in your own stream, and pass its DataFrame to "
             "tagstream.upsert"
         )
 

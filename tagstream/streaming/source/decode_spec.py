@@ -1,4 +1,4 @@
-"""How records are read, as a small value that goes to every task; the decoder itself is built there once."""
+"""How records are read, as a small value that is sent to every task. The task builds the decoder from it once."""
 
 from __future__ import annotations
 
@@ -41,25 +41,28 @@ from tagstream.table.schema.schema import avro_to_arrow
 
 
 def format_rules(options: Options, *, ordered: bool, pinned: str | None = None) -> FormatRules:
-    """How the options want records read. ``ordered``: the table has an ordering field. ``pinned``: the table whose events
-    the stream reads, where the options name none.
+    """How the options ask for records to be read.
 
-    Without one only the state index can keep what orders the events; with another they count as they arrive.
+    ``ordered``: the table has an ordering field. Without one, only the state index can keep the order of the events;
+    with another index they count as they arrive. ``pinned``: the table whose events the stream reads, where the options
+    name none.
     """
-    told = options.records
-    arrival = told.debezium_order == "arrival" or not (ordered or options.state_index)
-    order = "arrival" if arrival else told.debezium_order
-    avro = told.format.avro
+    record_options = options.records
+    arrival = record_options.debezium_order == "arrival" or not (ordered or options.state_index)
+    order = "arrival" if arrival else record_options.debezium_order
+    avro = record_options.format.avro
     if avro:
         check_reader()
     return FormatRules(
-        name=(TYPED_ROWS if options.frame_schema is not None else told.format).name,
-        debezium=DebeziumRules(order=order, truncate=told.truncate, placeholder=told.placeholder),
-        bytes_as=told.bytes_as,
-        delete_field=told.delete_field,
-        null_if_lost=told.null_if_lost,
-        tables=SourceTables(told.tables, None if told.tables else pinned),
-        registry=RegistryPlace(told.registry_url, told.registry_ca_file) if avro and told.registry_url else None,
+        name=(TYPED_ROWS if options.source.frame_schema is not None else record_options.format).name,
+        debezium=DebeziumRules(order=order, truncate=record_options.truncate, placeholder=record_options.placeholder),
+        bytes_as=record_options.bytes_as,
+        delete_field=record_options.delete_field,
+        null_if_lost=record_options.null_if_lost,
+        tables=SourceTables(record_options.tables, None if record_options.tables else pinned),
+        registry=RegistryPlace(record_options.registry_url, record_options.registry_ca_file)
+        if avro and record_options.registry_url
+        else None,
     )
 
 
@@ -68,10 +71,11 @@ class DecodeSpec:
     """The table's key rules and the record schema (``avro_json``; ``defaults_json`` may have more Avro defaults).
 
     ``files``: records are lines of files, not Kafka messages. ``merge_on_read``: deletes are written to log files.
-    ``refuse_collisions``: composite keys that other values would make, too, are bad. ``evolution``: how schemas of records
-    change the table's; None: they do not. ``partial``: a field that a record lacks keeps what the row has. ``longest_key``:
-    bytes of a record key that an index outside of the rows can hold. ``sql_times``, ``consistent_times``: the form of
-    timestamps in partition paths and keys (``KeyGenerator``). ``dropped``: columns of records that are not stored.
+    ``refuse_collisions``: composite keys that other values would also make are bad. ``evolution``: how schemas of
+    records change the table's; None: they do not. ``partial``: a field that a record lacks keeps the row's value.
+    ``longest_key``: the most bytes of a record key that an index outside of the rows can store. ``sql_times``,
+    ``consistent_times``: the form of timestamps in partition paths and keys (``KeyGenerator``). ``dropped``: columns of
+    records that are not stored.
     """
 
     avro_json: str
@@ -102,13 +106,14 @@ class DecodeSpec:
     def for_table(
         cls, table: HoodieTable, avro_json: str, defaults_json: str, options: Options, pinned: str | None = None
     ) -> DecodeSpec:
-        """The spec of a table; ConfigError when files come without an ordering field, which nothing else orders.
+        """The spec of a table. ConfigError when files have no ordering field, and nothing else orders their records.
 
-        ``pinned``: the table at the source whose events the stream reads (``messages.tables``).
-        A complex key of one field is ``value`` or ``field:value``, by the version that wrote the table: its rows tell.
+        ``pinned``: the table at the source whose events the stream reads (``row_messages.SourceTables``). A complex key
+        of one field is ``value`` or ``field:value``, depending on the version that wrote the table. This is read from
+        its rows.
         """
         config = table.config
-        files = options.source_class == "dfs"
+        files = options.source.kind == "dfs"
         reads = format_rules(options, ordered=bool(config.deciding_fields), pinned=pinned)
         check_order(options, config, reads)
         named = key_names_its_field(table, options)
@@ -116,14 +121,14 @@ class DecodeSpec:
             table, avro_json, defaults_json, global_index=options.global_index, files=files, name_single_key=named
         )
         check_kinds(options, config)
-        # What the table does not say, the job may.
+        # Rules that the table's properties lack may come from the job's options.
         spec = replace(spec, **partition_rules(options, config))
-        if options.check_stored_keys:
+        if options.table.check_stored_keys:
             spec = spec.fitted(table, moves=options.index.moves or not options.global_index)
         return replace(
             spec,
-            refuse_collisions=options.key_collisions == "quarantine",
-            rules=DecodeRules(**options.decode_rules),
+            refuse_collisions=options.table.key_collisions == "quarantine",
+            rules=options.decode,
             format=reads,
             partial=options.schema.partial_update,
             longest_key=longest_key(options, config),
@@ -140,7 +145,9 @@ class DecodeSpec:
         files: bool,
         name_single_key: bool | None = None,
     ) -> DecodeSpec:
-        """The spec by the table's own properties; ``name_single_key``: as the caller has looked it up in the rows."""
+        """The spec by the table's properties. ``name_single_key``: whether a complex key of one field is
+        ``field:value``, if the caller has read that from the rows.
+        """
         config = table.config
         return cls(
             avro_json=avro_json,
@@ -161,11 +168,10 @@ class DecodeSpec:
         )
 
     def fitted(self, table: HoodieTable, *, moves: bool = True) -> DecodeSpec:
-        """The same with the form of timestamps that the table's rows have in their partition paths.
+        """The same spec with the form of timestamps that the table's rows have in their partition paths.
 
-        ``moves``: a row whose partition field changes moves to its new partition.
-
-        TableConfigMismatchError where the rows have other keys or paths than this spec makes.
+        ``moves``: a row whose partition field changes moves to its new partition. TableConfigMismatchError where the
+        rows have other keys or paths than this spec makes.
         """
         found = fitting_generator(table, self.key_generator_rules, moves=moves)
         return replace(self, sql_times=found.sql_times, consistent_times=found.consistent_timestamps)
@@ -177,24 +183,25 @@ class DecodeSpec:
 
     @property
     def stored_json(self) -> str:
-        """The Avro schema of rows as they are stored: without the columns that only partition paths hold."""
+        """The Avro schema of stored rows: without the columns that are only in partition paths."""
         return without_fields(self.avro_json, self.dropped)
 
     @property
     def stored(self) -> pa.Schema:
-        """The user columns as they are stored."""
+        """The user columns of stored rows."""
         return avro_to_arrow(self.stored_json)
 
     @property
     def ordering_type(self) -> pa.DataType | None:
-        """Arrow type of the ordering values, of several fields a struct; None without one."""
+        """Arrow type of the ordering values: a struct for several fields, None without a field."""
         return ordering_type(self.schema, self.ordering_fields)
 
     @property
     def ordering_kind(self) -> OrderingKind:
-        """How ordering values are kept; StateError for a type that can't be one.
+        """How ordering values are stored in the index. StateError for a type that can't be ordered.
 
-        A table without an ordering field can have events that their format orders: then only the state knows their order.
+        A table without an ordering field may have events that are ordered by their format. Then only the state has
+        their order.
         """
         if not self.ordering_fields:
             return self.format.ordering_kind
@@ -202,12 +209,12 @@ class DecodeSpec:
 
     @property
     def null_if_lost(self) -> bool:
-        """Whether a value that was not sent, and that no row holds any more, becomes null."""
+        """Whether a value that was not sent and that no row has any more becomes null."""
         return self.format.null_if_lost
 
     @property
     def partial_rows(self) -> PartialRows | None:
-        """What records that lack fields mean for their rows; None where they lack none."""
+        """What records that lack fields mean for their rows; None where they have all fields."""
         if not self.partial:
             return None
         schema = self.schema
@@ -216,17 +223,17 @@ class DecodeSpec:
         return PartialRows(needed, place)
 
     def of_table(self, table: str) -> DecodeSpec:
-        """The same of a stream that reads one table of those that its records name."""
+        """The same spec for a stream that reads one of the tables that its records name."""
         return replace(self, format=replace(self.format, tables=replace(self.format.tables, pinned=table)))
 
     @property
     def reads_headers(self) -> bool:
-        """Whether the headers of Kafka messages say something that the format needs."""
+        """Whether the format needs the headers of Kafka messages."""
         return self.format.kind.positions
 
     @property
     def key_generator_rules(self) -> KeyGenerator:
-        """The rules that make keys of rows."""
+        """The rules that make record keys and partition paths of rows."""
         return KeyGenerator.create(
             self.key_generator,
             self.record_key_fields,
@@ -242,19 +249,20 @@ class DecodeSpec:
 
     @property
     def depth_is_open(self) -> bool:
-        """Whether the values of records decide how many folders deep a partition lies."""
+        """Whether the number of folders of a partition path depends on the values of records."""
         return self.key_generator_rules.depth(self.schema) is None
 
     def ordering_values(self, codes: pa.Array, natural: pa.Array) -> pa.Array:
-        """Ordering codes as the column's own values, null where ``natural``: what delete blocks carry.
+        """Encoded ordering values as values of the column's type, for delete blocks; null where ``natural``.
 
-        Null, too, where no delete block can hold the value. The decoder lets no such record in: it is the ordering of the
-        table's own row, which a delete without one was given, so the delete is known to be newer than all there is.
+        A value that a delete block cannot store also becomes null. No record has such a value, because the decoder
+        rejects it. It is the ordering value of the table's row, which a delete without one gets. So the delete is known
+        to be newer than the row.
         """
         known = pc.invert(natural).to_numpy(zero_copy_only=False)
         if (
             self.ordering_type is None
-        ):  # what orders the events is in no column: a delete deletes by its place in the log
+        ):  # no column has the order of the events: a delete applies by its position in the log
             return pa.nulls(len(codes), pa.int64())
         if has_bytes(self.ordering_kind):
             codes_of = np.empty(len(codes), dtype=object)
@@ -268,12 +276,12 @@ class DecodeSpec:
 
 @lru_cache(maxsize=2)
 def cached_decoder(spec: DecodeSpec) -> KeyDecoder:
-    """The decoder of a spec; a worker process keeps it from batch to batch."""
+    """The decoder of a spec. A worker process keeps it from batch to batch."""
     return decoder_of(spec)
 
 
 def decoder_of(spec: DecodeSpec, record_format: RecordFormat | None = None) -> KeyDecoder:
-    """A decoder of a spec, made anew; ``record_format``: another one than the spec's."""
+    """Make a decoder of a spec. ``record_format``: replaces the spec's format."""
     facts, generator = avro_facts(spec.defaults_json), spec.key_generator_rules
     watch = None if spec.evolution is None else SchemaWatch(spec.schema, spec.evolution)
     table = TableFacts(
@@ -305,6 +313,7 @@ def decoder_of(spec: DecodeSpec, record_format: RecordFormat | None = None) -> K
 
 
 def source_spec(spec: DecodeSpec, avro_json: str, options: Options) -> DecodeSpec:
-    """The spec of records before a transformation: their own schema and format; ``spec``: of the table."""
-    told = format_rules(replace(options, frame_schema=None), ordered=bool(spec.ordering_fields))
-    return replace(spec, avro_json=avro_json, defaults_json=avro_json, format=told)
+    """The spec of records before a transformation, with their schema and format. ``spec``: of the table."""
+    before = replace(options, source=replace(options.source, frame_schema=None))
+    rules = format_rules(before, ordered=bool(spec.ordering_fields))
+    return replace(spec, avro_json=avro_json, defaults_json=avro_json, format=rules)

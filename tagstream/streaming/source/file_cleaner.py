@@ -1,7 +1,7 @@
-"""Files of the source whose rows are all in the table: removed, or moved to another folder, when they are old enough.
+"""Clean the source folder: remove or move files whose rows are all in the table, when they are old enough.
 
-A folder that only grows costs a listing of all of it with each look, and a position of each file in the checkpoint: with
-20,000 files 0.3 s and 2.3 MB, with half a million 8 s and 60 MB.
+A folder that only grows costs a complete listing each time, and a position for each file in the checkpoint: 0.3 s and
+2.3 MB with 20,000 files, 8 s and 60 MB with half a million.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ _BLOCK = 8 << 20
 
 @dataclass(frozen=True)
 class CleanOptions:
-    """``after_ms``: since a file's last change. ``archive``: the folder that files are moved to; None: they are removed."""
+    """``after_ms``: age since a file's last change. ``archive``: the folder that files are moved to; None: they are
+    removed.
+    """
 
     after_ms: int
     archive: Storage | None = None
 
 
 class SourceCleaner:
-    """Cleans ``source`` once a minute at most.
+    """Cleans ``source`` at most once a minute.
 
-    ``unfinished``: the files of which a batch that is not finished reads something. ``check`` raises when this run is not
-    the stream's one writer any more. ``clock_ms``: epoch milliseconds.
+    ``unfinished``: returns the files that an unfinished batch reads. ``check`` raises when this run is not the stream's
+    one writer any more. ``clock_ms`` returns epoch milliseconds.
     """
 
     def __init__(
@@ -51,9 +53,9 @@ class SourceCleaner:
         self._failed = ""
 
     def clean(self, read: Iterable[SourceFile]) -> int:
-        """Remove or move what is old enough of the files that were ``read`` whole, as this look found them; how many.
+        """Remove or move the old ones of the files that were ``read`` completely, as listed now. Returns their number.
 
-        A file that cannot be removed stays, and a warning says why: the stream does not need it any more.
+        A file that cannot be removed stays, with a warning. The stream does not need it any more.
         """
         now = self._clock_ms()
         if now < self._next_ms:
@@ -71,7 +73,7 @@ class SourceCleaner:
             try:
                 done += self._remove(file)
             except OSError as e:
-                self._tell(file, e)
+                self._report(file, e)
                 break
         if done:
             archive = self._options.archive
@@ -86,15 +88,15 @@ class SourceCleaner:
             return False
         if self._options.archive is not None:
             self._archive(file, self._options.archive)
-            if not self._is_same(file):  # it has grown meanwhile: its new lines are read first
+            if not self._is_same(file):  # it has grown meanwhile, so its new lines must be read first
                 return False
         return self._source.delete(file.path)
 
     def _archive(self, file: SourceFile, archive: Storage) -> None:
-        """Copy the file; one of its name that is another file stays, and this one gets its time behind its name."""
+        """Copy the file. Where another file with its name exists, its modification time is appended to its name."""
         name = file.path
         if archive.exists(name):
-            if _is_copy(self._source, archive, name, file.path):  # of a run that was killed before it removed the file
+            if _is_copy(self._source, archive, name, file.path):  # by a run that was killed before it removed the file
                 return
             name = f"{name}.{file.mtime_ms}"
         with archive.open_output(name) as out:
@@ -106,15 +108,15 @@ class SourceCleaner:
         found = next((e for e in self._source.list(folder, (name,)) if e.name == name), None)
         return found is not None and (found.size, found.mtime_ms) == (file.size, file.mtime_ms)
 
-    def _tell(self, file: SourceFile, error: OSError) -> None:
-        told = f"{error.strerror or error}"
-        if told != self._failed:
-            self._failed = told
-            place = "" if self._options.archive is None else f" or {ARCHIVE_KEY} {self._options.archive.root} written"
+    def _report(self, file: SourceFile, error: OSError) -> None:
+        message = f"{error.strerror or error}"
+        if message != self._failed:
+            self._failed = message
+            place = "" if self._options.archive is None else f" and to {ARCHIVE_KEY} {self._options.archive.root}"
             LOG.warning(
-                "source file %s can't be removed: %s. It stays, and nothing is lost; let this user change the folder%s, or "
-                "set %s=off",
-                self._source.where(file.path), told, place, CLEAN_KEY,
+                "source file %s can't be removed: %s. It stays, and nothing is lost; give this user write access to the "
+                "folder%s, or set %s=off",
+                self._source.where(file.path), message, place, CLEAN_KEY,
             )  # fmt: skip
 
 

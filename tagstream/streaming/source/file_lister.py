@@ -1,10 +1,9 @@
-"""Lists the source folder and plans what is new in it.
+"""Lists the source folder and plans its new lines.
 
-Every file is compared with its position (``look_at``): a new one is planned as far as its whole lines go, one that
-has grown from where it was read up to, and one that is another file now ends the job, or is treated as the job's
-option says.
+Every file is compared with its position (``look_at``). A new file is planned up to its last whole line, and a file that
+has grown from its position on. A file that was overwritten ends the job, or is treated as the option says.
 
-A job that keeps running lists the folder in a thread, whenever the query has taken all that was planned.
+A job that keeps running lists the folder in a thread, whenever the query has read all plans.
 """
 
 from __future__ import annotations
@@ -19,21 +18,23 @@ from typing import Literal
 from tagstream.streaming.errors import SourceError
 from tagstream.streaming.source.file_cleaner import SourceCleaner
 from tagstream.streaming.source.file_plans import PlanLog, Positions, Split, batches, make_plan, positions_after
-from tagstream.streaming.source.source_file import FilePosition, Look, SourceFile, is_read, look_at
+from tagstream.streaming.source.source_file import FileChange, FilePosition, SourceFile, is_read, look_at
 from tagstream.table.storage.storage import Storage
 
 LOG = logging.getLogger("tagstream")
 CHANGED_KEY = "tagstream.source.dfs.changed.files"
 Changed = Literal["fail", "again", "ignore"]
 
-_GONE_MS = 7 * 86_400_000  # a file that is gone and was older than this is forgotten
+_GONE_MS = 7 * 86_400_000  # the position of a removed file that was older than this is dropped
 _PLANS, _MANY_PLANS = 100, 1000
 _NAMED = 5
 
 
 @dataclass(frozen=True)
 class ListerOptions:
-    """``limit``: bytes of a batch. ``tasks``: that share one. ``changed``: what to do with a file that was written over."""
+    """``limit``: bytes per batch. ``tasks``: number of tasks per batch. ``changed``: what to do with an overwritten
+    file.
+    """
 
     limit: int
     tasks: int
@@ -41,11 +42,12 @@ class ListerOptions:
 
 
 class FileLister:
-    """What is new in ``source``, planned in ``log``. ``check`` raises when this run is not the stream's one writer any more.
+    """Finds new lines in ``source`` and plans them in ``log``. ``check`` raises when this run is not the stream's one
+    writer any more.
 
-    ``taken``: positions of a query that an earlier version of this program planned; they count where the log has none.
-    ``unfinished``: files of which nothing is in the table yet. One that was written over, to mend a bad record, say, is read
-    from its beginning; ``redone`` has them then. ``cleaner``: gets the files that are read whole.
+    ``taken``: positions of a query that an earlier version of this program planned; used where the log has none.
+    ``unfinished``: files of which nothing is in the table yet. If one is overwritten, for example to correct a bad
+    record, it is read from its beginning and added to ``redone``. ``cleaner``: gets the files that are read completely.
     """
 
     def __init__(
@@ -77,7 +79,7 @@ class FileLister:
         self.waiting: dict[str, int] = {}
 
     def look(self) -> int:
-        """Plan what is new; how many batches that is. SourceError when a file can't be used as it is."""
+        """List the folder and plan new lines. Returns the number of new plans. SourceError when a file can't be used."""
         found = []
         present = set()
         self.waiting.clear()
@@ -98,15 +100,15 @@ class FileLister:
             self._cleaner.clean(self._whole)
         return made
 
-    def tell_waiting(self) -> None:
-        """A warning for the lines that are not whole yet."""
+    def report_waiting(self) -> None:
+        """Log a warning for lines that are not whole yet."""
         if not self.waiting:
             return
         named = [f"{self._source.where(p)} ({n:,} bytes)" for p, n in sorted(self.waiting.items())[:_NAMED]]
         more = len(self.waiting) - len(named)
         LOG.warning(
-            "not read, because the last line is not whole yet (it has no end of line, or its compressed stream no end): "
-            "%s%s. They are read when they are",
+            "not read, because the last line is not whole yet (it has no newline, or the compressed stream is not "
+            "complete): %s%s. They are read when they are whole",
             ", ".join(named),
             f" and {more:,} more files" if more else "",
         )
@@ -127,7 +129,7 @@ class FileLister:
             look = look_at(self._source, file, known, self._clock_ms())
             if look.kind == "changed":
                 look = self._changed(file, look)
-        except FileNotFoundError:  # it went since it was listed
+        except FileNotFoundError:  # it was removed after the listing
             return None
         except OSError as e:
             raise SourceError(f"source file {self._source.where(file.path)} can't be read: {e.strerror or e}") from e
@@ -136,7 +138,7 @@ class FileLister:
             self.waiting[file.path] = look.waiting
         if look.kind == "touched":
             LOG.warning(
-                "source file %s has a new time, and the size and the ends it had: nothing of it is read again",
+                "source file %s has a new modification time, but the same size, beginning and end: it is not read again",
                 self._source.where(file.path),
             )
             assert look.position is not None
@@ -146,29 +148,29 @@ class FileLister:
         assert look.position is not None
         return Split(file.path, look.start, look.position.end, file.mtime_ms, look.codec, look.position)
 
-    def _changed(self, file: SourceFile, look: Look) -> Look:
-        what = f"source file {self._source.where(file.path)} was written over: {look.why}"
+    def _changed(self, file: SourceFile, look: FileChange) -> FileChange:
+        what = f"source file {self._source.where(file.path)} was overwritten: {look.why}"
         if file.path in self._unfinished and file.path not in self.redone:
-            LOG.warning("%s. Nothing of it is in the table yet: it is read from its beginning", what)
+            LOG.warning("%s. None of its lines is in the table yet: it is read from its beginning", what)
             self.redone.add(file.path)
             return look_at(self._source, file, None, self._clock_ms())
         if self._options.changed == "fail":
             raise SourceError(
-                f"{what}. A file of the source may only grow, or appear whole under a new name (write it elsewhere, rename "
-                f"it in). To go on, start with {CHANGED_KEY}=again (it is read from its beginning: what the table has of it "
-                "already is late or the same) or =ignore (what it holds now counts as read)"
+                f"{what}. A file of the source may only grow, or appear complete under a new name (write it to another "
+                f"folder, then rename it). To continue, start with {CHANGED_KEY}=again (it is read from its beginning; "
+                "records that the table already has are late or change nothing) or =ignore (its present lines count as read)"
             )
         if self._options.changed == "again":
             LOG.warning("%s. It is read from its beginning (%s=again)", what, CHANGED_KEY)
             return look_at(self._source, file, None, self._clock_ms())
-        LOG.warning("%s. What it holds now counts as read (%s=ignore)", what, CHANGED_KEY)
+        LOG.warning("%s. Its present lines count as read (%s=ignore)", what, CHANGED_KEY)
         now = look_at(self._source, file, None, self._clock_ms())
         at = now.position or FilePosition(0, file.size, file.mtime_ms, 0, 0)
         self._notes[file.path] = self._positions[file.path] = at
         return replace(now, kind="same")
 
     def _plan(self, files: list[Split]) -> None:
-        """Keep the plan of one batch; what else was noticed of files goes with it."""
+        """Store the plan of one batch, with the positions of files that were not planned."""
         number = self._newest + 1
         notes = [Split(path, at.end, at.end, at.mtime_ms, None, at) for path, at in self._notes.items()]
         plan = make_plan(self._source, number, files, self._options.tasks, notes)
@@ -181,7 +183,9 @@ class FileLister:
         self._files_since += len(files)
 
     def _tidy(self, present: set[str]) -> None:
-        """Keep the positions now and then, so that old plans can go; files that are long gone are forgotten."""
+        """Store the positions from time to time, so that old plans can be removed. Positions of long removed files are
+        dropped.
+        """
         many = self._files_since * 4 >= len(self._positions) or self._plans_since >= _MANY_PLANS
         if self._plans_since < _PLANS or not many:
             return
@@ -193,7 +197,7 @@ class FileLister:
 
 
 def list_files(source: Storage, folder: str = "") -> Iterator[SourceFile]:
-    """The files of the source and of the folders in it, by the rule for names. SourceError when there is no source."""
+    """The files of the source and of its folders, except skipped names. SourceError when the source does not exist."""
     if not folder and not source.exists(""):
         raise SourceError(f"source folder {source.root} does not exist; correct hoodie.streamer.source.dfs.root")
     for entry in source.list(folder):
@@ -207,19 +211,19 @@ def list_files(source: Storage, folder: str = "") -> Iterator[SourceFile]:
 
 
 _POLL_S = 0.05
-_LEAST_S = 0.2  # from one look that found nothing to the next
-_SHARE = 9  # times as long as a look took is waited for the next: a folder of many files takes a tenth of one core
+_LEAST_S = 0.2  # the shortest time between two listings
+_SHARE = 9  # the wait is so many times as long as the last listing: a large folder uses a tenth of one core
 _AHEAD_S = 0.5  # before the next batch may begin
 _STUCK_S = 5.0
-_TELL_S = 60.0
+_REPORT_S = 60.0
 
 
 class ListerThread:
-    """Calls ``lister.look`` until it is closed; what it fails with is raised by :meth:`check`.
+    """Calls ``lister.look`` until it is closed. :meth:`check` raises its error.
 
-    Plans are made one after the other, as batches are: planned ahead, a batch would have what was there long before it, and
-    one that is slower than the looks would be followed by many small ones. ``planned``: batches that the query finds when
-    it starts. ``interval_s``: least time from one batch to the next.
+    Plans are made one after the other, like batches. A plan that is made early would lack the lines that appear before
+    its batch starts, and a batch that is slower than the listings would be followed by many small ones. ``planned``:
+    number of batches that the query finds at its start. ``interval_s``: least time between two batches.
     """
 
     def __init__(self, lister: FileLister, planned: int, interval_s: float) -> None:
@@ -232,23 +236,23 @@ class ListerThread:
         self._batches: Callable[[], tuple[int, bool]] = lambda: (0, False)
 
     def start(self, batches: Callable[[], tuple[int, bool]]) -> None:
-        """Begin to look. ``batches``: how many the query has begun, and whether one is running."""
+        """Start to list. ``batches``: returns how many batches the query has begun, and whether one is running."""
         self._batches = batches
         self._thread.start()
 
     def check(self) -> None:
-        """Raise what a look has failed with."""
+        """Raise the error of a listing."""
         if self._failure is not None:
             raise self._failure
 
     def close(self) -> None:
-        """End, after the look that is under way."""
+        """Stop after the running listing."""
         self._end.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
-        told = looked = moved = time.monotonic()
+        reported = looked = moved = time.monotonic()
         pause = _LEAST_S
         before = 0
         warned: dict[str, int] = {}
@@ -258,7 +262,7 @@ class ListerThread:
             if begun != before or running:
                 before, moved = begun, now
             ready = begun >= self._planned and now >= moved + max(0.0, self._interval_s - _AHEAD_S)
-            # A query that was killed may have taken two plans in one batch: then nothing is left to be begun.
+            # A query that was killed may have read two plans in one batch: then fewer batches begin than were counted.
             stuck = now >= moved + self._interval_s + _STUCK_S
             if running or now < looked + pause or not (ready or stuck):
                 continue
@@ -269,8 +273,8 @@ class ListerThread:
                 return
             looked = time.monotonic()
             pause = max(_LEAST_S, _SHARE * (looked - now))
-            if looked - told >= _TELL_S:
-                told = looked
+            if looked - reported >= _REPORT_S:
+                reported = looked
                 if self._lister.waiting != warned:
                     warned = dict(self._lister.waiting)
-                    self._lister.tell_waiting()
+                    self._lister.report_waiting()

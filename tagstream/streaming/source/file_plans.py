@@ -1,15 +1,15 @@
-"""Plans of a query: which bytes of which files each batch takes, and how far every file was read after it.
+"""Plans of a query: which bytes of which files each batch reads, and how far every file is read after it.
 
-A plan is written before the batch runs, so that a replay reads the same. Spark's file source reads plans in place
-of the data: a plan is a small text file, and one batch. Its first line says what it is; each further line is the
-work of one task, ``splits`` of files that begin and end at whole lines. The task lines have one length, filled up
-with blanks, so that Spark's even cut of the file gives each task one.
+A plan is written before the batch runs, so that a replay reads the same bytes. Spark's file source reads plans instead
+of the data: a plan is a small text file, and one batch. Its first line has the version and the number of tasks. Each
+further line is the work of one task: ``splits`` of files that begin and end at whole lines. All task lines have the
+same length, padded with blanks, so that Spark's even split of the file gives each task one line.
 
     R/tagstream/source/plans/plan-<number>.jsonl one batch each
     R/tagstream/source/positions/<number>.jsonl  every file's position after that plan
 
-Positions are what the newest file of positions says and the plans after it add. A plan is created exclusively, so
-two runs never plan the same bytes twice.
+``R`` is the query's folder. The current positions are those of the newest positions file and of the plans after it. A
+plan is created exclusively, so two runs never plan the same bytes twice.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ _CUT_BLOCK = 1 << 16
 
 @dataclass(frozen=True)
 class Split:
-    """Bytes ``start``..``end`` of a file for one task; ``codec`` where it is compressed, and then the whole file.
+    """Bytes ``start``..``end`` of a file for one task. ``codec``: set for a compressed file; then the split is the
+    whole file.
 
-    ``position``: with the last split of a file, how far the file is read when the plan is done. ``check``: checksum of the
-    split's last bytes, so that a file that is written over between plan and batch is noticed.
+    ``position``: with the last split of a file, how far the file is read after this plan. ``check``: checksum of the
+    split's last bytes, to detect a file that is overwritten between plan and batch.
     """
 
     path: str
@@ -51,13 +52,13 @@ class Split:
 
     @property
     def size(self) -> int:
-        """Bytes that the task reads."""
+        """Number of bytes that the task reads."""
         return self.end - self.start
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan ``number``; ``mtime_ms``: of the newest file in it. ``tasks``: their splits."""
+    """Plan ``number``. ``mtime_ms``: of its newest file. ``tasks``: the splits of each task."""
 
     number: int
     mtime_ms: int
@@ -65,12 +66,14 @@ class Plan:
 
     @property
     def splits(self) -> Iterable[Split]:
-        """All splits, those of a file in their order."""
+        """All splits, sorted by file and then by start."""
         return sorted((s for task in self.tasks for s in task), key=lambda s: (s.path, s.start))
 
 
 def batches(files: Sequence[Split], limit: int) -> Iterable[list[Split]]:
-    """Files (one split each, in the order they are read) in batches of at most ``limit`` bytes, one file at least."""
+    """Group files (one split each, in reading order) into batches of at most ``limit`` bytes, but at least one file
+    each.
+    """
     batch: list[Split] = []
     size = 0
     for file in files:
@@ -84,9 +87,9 @@ def batches(files: Sequence[Split], limit: int) -> Iterable[list[Split]]:
 
 
 def make_plan(storage: Storage, number: int, files: Sequence[Split], tasks: int, notes: Sequence[Split] = ()) -> Plan:
-    """The plan of one batch: its files cut into splits, shared evenly among at most ``tasks`` tasks.
+    """The plan of one batch: its files are cut into splits, which are distributed evenly over at most ``tasks`` tasks.
 
-    ``notes``: empty splits, which only say where the position of a file is.
+    ``notes``: empty splits, which only store the position of a file.
     """
     total = sum(f.size for f in files)
     step = max(_LEAST_SPLIT, -(-total // (2 * tasks)))
@@ -102,7 +105,7 @@ def make_plan(storage: Storage, number: int, files: Sequence[Split], tasks: int,
 
 
 def cut(storage: Storage, file: Split, step: int) -> list[Split]:
-    """A file's bytes in splits of about ``step``, each of whole lines; the last one has the position."""
+    """A file's bytes as splits of about ``step`` bytes, each of whole lines. The last one has the position."""
     out: list[Split] = []
     start = file.start
     while file.codec is None and file.end - start > step * 3 // 2:
@@ -116,13 +119,13 @@ def cut(storage: Storage, file: Split, step: int) -> list[Split]:
 
 
 def checksum(storage: Storage, split: Split) -> int:
-    """Of the last bytes of a split, as they are now."""
+    """Checksum of the last bytes of a split, as they are now."""
     start = max(split.start, split.end - PRINT_BYTES)
     return zlib.crc32(storage.read_range(split.path, start, split.end - start))
 
 
 def _line_end(storage: Storage, path: str, at: int, end: int) -> int:
-    """Where the line that holds byte ``at`` ends; ``end`` when it is the last."""
+    """Where the line that contains byte ``at`` ends; ``end`` when it is the last line."""
     while at < end:
         block = storage.read_range(path, at, min(_CUT_BLOCK, end - at))
         if not block:
@@ -135,7 +138,7 @@ def _line_end(storage: Storage, path: str, at: int, end: int) -> int:
 
 
 def to_text(plan: Plan) -> bytes:
-    """The plan's file."""
+    """The content of the plan's file."""
     lines = [json.dumps({"splits": [asdict(s) for s in task]}) for task in plan.tasks]
     width = max([_LEAST_LINE, *map(len, lines)])
     head = json.dumps({"version": PLAN_VERSION, "plan": plan.number, "tasks": len(lines), "mtime_ms": plan.mtime_ms})
@@ -143,7 +146,7 @@ def to_text(plan: Plan) -> bytes:
 
 
 def from_text(data: bytes, where: str) -> Plan:
-    """A plan's file read; CheckpointError when it is damaged or of another version."""
+    """Parse a plan's file. CheckpointError when it is damaged or has another version."""
     try:
         head, *lines = (json.loads(line) for line in data.splitlines())
         if head["version"] == PLAN_VERSION and head["tasks"] == len(lines):
@@ -151,12 +154,12 @@ def from_text(data: bytes, where: str) -> Plan:
     except (ValueError, KeyError, TypeError) as e:
         raise CheckpointError(f"{where} is damaged ({e!r}); restore it, or start with a new --checkpoint-dir") from e
     raise CheckpointError(
-        f"{where} is cut, or has another version than {PLAN_VERSION}; run the program version that wrote it"
+        f"{where} is truncated, or has another version than {PLAN_VERSION}; run the program version that wrote it"
     )
 
 
 def splits_of(line: dict[str, Any]) -> tuple[Split, ...]:
-    """The splits of a task's line; none for the first line of a plan."""
+    """The splits of a task's line; empty for the first line of a plan."""
     return tuple(_split(split) for split in line.get("splits", ()))
 
 
@@ -175,119 +178,123 @@ Positions = dict[str, FilePosition]
 
 
 class PlanLog:
-    """The plans and positions below a query's root."""
+    """The plans and positions in a query's folder."""
 
-    def __init__(self, root: Storage) -> None:
-        self._root = root
-        if not root.exists(_MARK):
-            root.replace(_MARK, f"{PLAN_VERSION}\n".encode())
-        self.folder = root.where(PLANS)
-        self._ticks = unsynced(root)
-        self._newest_ms = 0  # of the plan that was added last
+    def __init__(self, query_folder: Storage) -> None:
+        self._query_folder = query_folder
+        if not query_folder.exists(_MARK):
+            query_folder.replace(_MARK, f"{PLAN_VERSION}\n".encode())
+        self.folder = query_folder.where(PLANS)
+        self._ticks = unsynced(query_folder)
+        self._newest_ms = 0  # modification time of the plan that was added last
 
     @property
     def numbers(self) -> list[int]:
-        """Numbers of the plans that are kept, rising."""
-        return _numbers(name.removeprefix(_BEGIN) for name in self._root.names(PLANS) if name.startswith(_BEGIN))
+        """Numbers of the existing plans, in ascending order."""
+        return _numbers(
+            name.removeprefix(_BEGIN) for name in self._query_folder.names(PLANS) if name.startswith(_BEGIN)
+        )
 
     @property
     def is_new(self) -> bool:
-        """Whether nothing was planned and no position was kept yet."""
-        return not self.numbers and not _numbers(self._root.names(POSITIONS))
+        """Whether there is no plan and no position yet."""
+        return not self.numbers and not _numbers(self._query_folder.names(POSITIONS))
 
     def positions(self) -> tuple[Positions, int]:
         """How far every file was read, and the number of the newest plan (0: there is none)."""
-        kept = _numbers(self._root.names(POSITIONS))
+        kept = _numbers(self._query_folder.names(POSITIONS))
         newest = kept[-1] if kept else 0
         found = self._read_positions(newest) if kept else {}
         for number in self.numbers:
             if number > newest:
-                found |= positions_after(read_plan(self._root, number))
+                found |= positions_after(read_plan(self._query_folder, number))
                 newest = number
         return found, newest
 
     def add(self, plan: Plan) -> None:
-        """Keep a plan. LeaseLostError when another run has made one of its number."""
+        """Store a plan. LeaseLostError when another run has stored one with this number."""
         self.copy_plan(plan.number, to_text(plan))
 
     def copy_plan(self, number: int, text: bytes) -> None:
-        """Keep a plan that has its text already, as :meth:`add` keeps one."""
+        """Store a plan from its text. Errors: see :meth:`add`."""
         name = plan_name(number)
         self._wait_for_tick()
         try:
-            self._root.write_new(name, text)
+            self._query_folder.write_new(name, text)
         except FileExistsError:
             raise LeaseLostError(
-                f"{self._root.where(name)} was written by another run of this stream; one of them must end"
+                f"{self._query_folder.where(name)} was written by another run of this stream; one of them must end"
             ) from None
         self._newest_ms = self._time_of(name)
 
     def _wait_for_tick(self) -> None:
-        """Let the store's clock go on: Spark takes plans by their times, and any first of those that have the same."""
+        """Wait until the store's clock has advanced: Spark reads plans in the order of their times, and equal times in
+        any order.
+        """
         for _ in range(_TICKS):
             self._ticks.replace(_TICK, b"")
-            if self._time_of(_TICK) != self._newest_ms:  # a clock that was set back is not waited for
+            if self._time_of(_TICK) != self._newest_ms:  # this also ends the wait if the clock was set back
                 return
 
     def _time_of(self, name: str) -> int:
         folder, _, file = name.rpartition("/")
-        return next((entry.mtime_ms for entry in self._root.list(folder, (file,))), 0)
+        return next((entry.mtime_ms for entry in self._query_folder.list(folder, (file,))), 0)
 
     def keep_positions(self, positions: Mapping[str, FilePosition], number: int) -> None:
-        """Keep how far every file was read after plan ``number``, and forget older positions."""
+        """Store how far every file was read after plan ``number``, and remove older positions files."""
         lines = [json.dumps({"version": PLAN_VERSION, "files": len(positions)})]
         lines += [json.dumps({"path": path, **asdict(at)}) for path, at in positions.items()]
-        self._root.replace(f"{POSITIONS}/{number:020d}{_END}", "".join(f"{line}\n" for line in lines).encode())
-        self._root.delete_many(
-            f"{POSITIONS}/{n:020d}{_END}" for n in _numbers(self._root.names(POSITIONS)) if n < number
+        self._query_folder.replace(f"{POSITIONS}/{number:020d}{_END}", "".join(f"{line}\n" for line in lines).encode())
+        self._query_folder.delete_many(
+            f"{POSITIONS}/{n:020d}{_END}" for n in _numbers(self._query_folder.names(POSITIONS)) if n < number
         )
 
     def forget_plans(self, numbers: Collection[int]) -> None:
-        """Remove plans of batches that will not run again, if the positions that are kept have them in."""
-        kept = _numbers(self._root.names(POSITIONS))
-        self._root.delete_many(plan_name(n) for n in numbers if kept and n <= kept[-1])
+        """Remove plans of batches that will not run again, if the stored positions include them."""
+        kept = _numbers(self._query_folder.names(POSITIONS))
+        self._query_folder.delete_many(plan_name(n) for n in numbers if kept and n <= kept[-1])
 
     def _read_positions(self, number: int) -> Positions:
         name = f"{POSITIONS}/{number:020d}{_END}"
         try:
-            head, *lines = (json.loads(line) for line in self._root.read(name).splitlines())
+            head, *lines = (json.loads(line) for line in self._query_folder.read(name).splitlines())
             if head["version"] == PLAN_VERSION and head["files"] == len(lines):
                 return {line.pop("path"): FilePosition(**line) for line in lines}
         except (ValueError, KeyError, TypeError) as e:
             raise CheckpointError(
-                f"{self._root.where(name)} is damaged ({e!r}); restore it, or start with a new --checkpoint-dir"
+                f"{self._query_folder.where(name)} is damaged ({e!r}); restore it, or start with a new --checkpoint-dir"
             ) from e
         raise CheckpointError(
-            f"{self._root.where(name)} is cut, or has another version than {PLAN_VERSION}; run the program version that "
-            "wrote it"
+            f"{self._query_folder.where(name)} is truncated, or has another version than {PLAN_VERSION}; run the "
+            "program version that wrote it"
         )
 
 
 def plan_name(number: int) -> str:
-    """A plan's name below the root."""
+    """A plan's name in the query's folder."""
     return f"{PLANS}/{_BEGIN}{number:020d}{_END}"
 
 
-def read_plan(root: Storage, number: int) -> Plan:
-    """A plan; CheckpointError when it is gone or damaged."""
+def read_plan(query_folder: Storage, number: int) -> Plan:
+    """Read a plan. CheckpointError when it is missing or damaged."""
     name = plan_name(number)
     try:
-        return from_text(root.read(name), root.where(name))
+        return from_text(query_folder.read(name), query_folder.where(name))
     except FileNotFoundError:
         raise CheckpointError(
-            f"{root.where(name)} is missing; restore it, or start with a new --checkpoint-dir"
+            f"{query_folder.where(name)} is missing; restore it, or start with a new --checkpoint-dir"
         ) from None
 
 
 def plan_number(uri: str) -> int | None:
-    """The number of the plan that a path of Spark's log of files names; None for a file of data."""
+    """The number of the plan that a path in Spark's log of files names; None for a data file."""
     folder, _, name = uri.rpartition("/")
     stem = name.removeprefix(_BEGIN).removesuffix(_END)
     return int(stem) if folder.endswith(f"/{PLANS}") and name == f"{_BEGIN}{stem}{_END}" and stem.isdigit() else None
 
 
 def positions_after(plan: Plan) -> Positions:
-    """What a plan adds to the positions."""
+    """The positions that a plan adds."""
     return {split.path: split.position for split in plan.splits if split.position is not None}
 
 

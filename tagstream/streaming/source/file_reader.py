@@ -1,4 +1,4 @@
-"""The lines of a plan's splits, in the tasks: blocks of a file as Arrow columns, without a step for a single line."""
+"""The lines of a plan's splits, read in the tasks: blocks of a file become Arrow columns, without a loop over lines."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _BLOCK = 8 << 20
 
 @dataclass(frozen=True)
 class FilesSpec:
-    """Where a task finds the files of a plan, and what it does with one that is not as planned.
+    """Where a task finds the files of a plan, and what it does with a file that was changed.
 
-    ``redone``: files that were written over after they were planned, and are planned anew behind it.
+    ``redone``: files that were overwritten after they were planned, and for which a later plan exists.
     """
 
     storage: Storage
@@ -37,7 +37,7 @@ class FilesSpec:
 
 
 def plan_rows(src: pa.Array) -> np.ndarray:
-    """Mask of the rows that are lines of plans, by the paths they came from; others are lines of data."""
+    """Mask of the rows that are lines of plans, by their paths. The others are lines of data."""
     codes = pc.dictionary_encode(src)
     of_plan = np.array([plan_number(path) is not None for path in codes.dictionary.to_pylist()], np.bool_)
     mask: np.ndarray = of_plan[codes.indices.to_numpy()]
@@ -52,18 +52,18 @@ def planned_lines(spec: FilesSpec, tasks: Iterable[bytes]) -> Iterator[pa.Record
 
 
 def split_lines(spec: FilesSpec, split: Split) -> Iterator[pa.RecordBatch]:
-    """The lines of one split; SourceError when the file is not what was planned."""
+    """The lines of one split. SourceError when the file was changed after it was planned."""
     if not split.size:
         return
     where = spec.storage.where(split.path)
     try:
         size = spec.storage.size(split.path)
         if size < split.end or (split.codec is not None and size != split.end):
-            what = f"source file {where} has {size:,} bytes now, and had {split.end:,} when it was listed"
+            what = f"source file {where} has {size:,} bytes now, but had {split.end:,} when it was listed"
             _not_as_planned(spec, split, what)
             return
         if split.check is not None and checksum(spec.storage, split) != split.check:
-            _not_as_planned(spec, split, f"source file {where} was written over after it was listed")
+            _not_as_planned(spec, split, f"source file {where} was overwritten after it was listed")
             return
         blocks = (
             _bytes_of(spec.storage, split)
@@ -76,25 +76,26 @@ def split_lines(spec: FilesSpec, split: Split) -> Iterator[pa.RecordBatch]:
         what = f"source file {where} is gone: it was listed, and its lines are not in the table yet"
         if spec.changed != "ignore" and split.path not in spec.redone:
             raise SourceError(
-                f"{what}; put it back, or go on without them with {CHANGED_KEY}=ignore; on a cluster each host must see it"
+                f"{what}; restore it, or continue without its lines with {CHANGED_KEY}=ignore; on a cluster each host must "
+                "be able to read it"
             ) from None
-        _tell(what)
+        _report(what)
     except DAMAGED as e:
         if split.codec is None:
             raise SourceError(f"source file {where} can't be read: {e}") from e
-        _not_as_planned(spec, split, f"source file {where} is not a whole {split.codec} stream ({e})")
+        _not_as_planned(spec, split, f"source file {where} is not a complete {split.codec} stream ({e})")
 
 
 def _not_as_planned(spec: FilesSpec, split: Split, what: str) -> None:
     if spec.changed == "fail" and split.path not in spec.redone:
         raise SourceError(
-            f"{what}; nothing of the batch was committed. Start again when the file is whole, and it is read from its "
-            f"beginning; or go on with what it gave so far with {CHANGED_KEY}=ignore"
+            f"{what}; the batch was not committed. Start again when the file is complete, then it is read from its "
+            f"beginning; or continue with the lines so far with {CHANGED_KEY}=ignore"
         )
-    _tell(what)  # what the lister finds in its place is planned anew
+    _report(what)  # the lister plans the changed file again
 
 
-def _tell(what: str) -> None:
+def _report(what: str) -> None:
     print(f"tagstream: warning: {what}", file=sys.stderr)
 
 
@@ -103,13 +104,13 @@ def _bytes_of(storage: Storage, split: Split) -> Iterator[bytes]:
     while at < split.end:
         block = storage.read_range(split.path, at, min(_BLOCK, split.end - at))
         if not block:
-            raise OSError(f"it ends at byte {at:,}, and had {split.end:,} bytes before")
+            raise OSError(f"it ends at byte {at:,}, but had {split.end:,} bytes before")
         yield block
         at += len(block)
 
 
 def _lines(blocks: Iterable[bytes], start: int, src: str, mtime_us: int) -> Iterator[pa.RecordBatch]:
-    """Lines of successive blocks; a line is put together over as many as it needs."""
+    """Lines of successive blocks. A line may extend over several blocks."""
     pieces: list[bytes] = []
     at = start
     size = 0

@@ -1,7 +1,8 @@
-"""Records as bytes: Arrow tables packed into single values, so that a shuffle moves a few rows and not every record.
+"""Records as bytes: Arrow tables that are packed into single values, so that a shuffle moves few rows instead of every
+record.
 
-Between two Python steps Spark would turn each record into a row of its own format and back, and the stateful operator goes
-through pandas besides; a packed table passes all of it as one value and is read again without copying.
+Between two Python steps, Spark would convert each record to a row of its format and back, and the stateful operator
+also uses pandas. A packed table passes through all of this as one value, and is read again without a copy.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ import pyarrow.compute as pc
 from tagstream.table import chunks
 from tagstream.table.chunks import flat
 
-# Rows of an Arrow batch between Spark and Python, and the bytes of a packed value: their product, 512 MiB, stays below
-# the 2 GiB that a column of an Arrow batch may have. A value that is larger because one record is brings empty rows
-# along (`empty_rows`), so that the bytes of a batch stay bounded by its rows.
+# Rows of an Arrow batch between Spark and Python, and the bytes of a packed value. Their product, 512 MiB, is below the
+# 2 GiB limit for a column of an Arrow batch. A value that is larger, because one record is, gets empty rows
+# (`empty_rows`), so that the number of rows still limits the bytes of a batch.
 ROWS_PER_BATCH = 1024
 PACKED_BYTES = 512 << 10
 
@@ -37,7 +38,7 @@ def pack(rows: pa.Table) -> Iterator[bytes]:
 
 
 def _packed(rows: pa.Table) -> Iterator[bytes]:
-    """One value, or several where many large rows stand together."""
+    """One value, or several where many large rows follow each other."""
     if rows.num_rows > 1 and rows.nbytes > 2 * PACKED_BYTES:
         half = rows.num_rows // 2
         yield from _packed(rows.slice(0, half))
@@ -50,19 +51,19 @@ def _packed(rows: pa.Table) -> Iterator[bytes]:
 
 
 def empty_rows(value: bytes) -> int:
-    """How many empty rows a packed value brings along: one for each ``PACKED_BYTES`` above twice as much."""
+    """How many empty rows a packed value needs: one for each ``PACKED_BYTES`` above twice that size."""
     return max(0, len(value) // PACKED_BYTES - 1)
 
 
 def unpack(packed: Iterable[bytes | pa.Buffer | None]) -> pa.Table:
-    """All rows, in one piece unless they are larger than one may be (``table.chunks``); empty values are passed over.
+    """All rows, in one chunk unless they are larger than a chunk may be (``table.chunks``). None values are skipped.
 
-    ValueError when nothing is given, since the columns are not known then.
+    ValueError when there are no values, since the columns are unknown then.
     """
     tables = [pa.ipc.open_stream(value).read_all() for value in packed if value is not None]
     if not tables:
-        raise ValueError("nothing to unpack")
-    return chunks.together(tables)
+        raise ValueError("no packed value to unpack: check for that before the call")
+    return chunks.combined(tables)
 
 
 def split(rows: pa.Table, code: Codes) -> Iterator[tuple[int, pa.Table]]:
@@ -80,7 +81,7 @@ def split(rows: pa.Table, code: Codes) -> Iterator[tuple[int, pa.Table]]:
 
 
 def file_group_codes(parts: pa.Array, files: pa.Array) -> tuple[Codes, list[tuple[str, str]]]:
-    """Dense code 0..n-1 of each row's (partition path, file id), and what the codes stand for."""
+    """Dense code 0..n-1 of each row's (partition path, file id), and the pair of each code."""
     p, f = _encoded(parts), _encoded(files)
     both = p.indices.to_numpy().astype(np.int64) * max(1, len(f.dictionary)) + f.indices.to_numpy()
     distinct, code = np.unique(both, return_inverse=True)

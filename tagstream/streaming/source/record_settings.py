@@ -1,4 +1,6 @@
-"""How a command outside of a job reads the job's records: by the table's properties, and the few keys that say more."""
+"""How a command outside of a job decodes the job's records: by the table's properties, and by the few keys that add to
+them.
+"""
 
 from __future__ import annotations
 
@@ -6,55 +8,59 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tagstream.state.options import StateIndexOptions
 from tagstream.streaming.options.cli import entries_of
-from tagstream.streaming.options.keys.registry import REGISTRY
+from tagstream.streaming.options.registry import REGISTRY
 from tagstream.streaming.options.resolve import resolve
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.option_fields import names_of, read, same_key
 from tagstream.table.schema.record_schema import record_schema
 from tagstream.table.schema.schema import avro_to_arrow
+from tagstream.table.write.file_sizes import FileSizeOptions
 
-_GLOBAL, _FILE_BYTES = "index.global.enabled", "hoodie.parquet.max.file.size"
 _SCHEMA_FILE = "hoodie.streamer.schemaprovider.source.schema.file"
 
 
 @dataclass(frozen=True)
 class RecordSettings:
-    """What the job's keys say about keys, file sizes and the schema; the rest is in the table."""
+    """What the job's keys say about record keys, file sizes and the schema. The other settings are in the table."""
 
-    global_keys: bool
-    file_bytes: int
-    schema_text: str | None
+    global_keys: bool = same_key(StateIndexOptions, "is_global")
+    file_bytes: int = same_key(FileSizeOptions, "max_file_bytes")
+    schema_text: str | None = None
 
     @classmethod
     def of(cls, props: Sequence[str], hoodie_conf: Sequence[str]) -> RecordSettings:
-        """By properties files and single properties; ConfigError for a wrong value of one of the keys."""
+        """Read them from properties files and single properties. ConfigError for a wrong value of one of the keys."""
         found = resolve(REGISTRY, entries_of(props, hoodie_conf))
-        if found.wrong.intersection((_GLOBAL, _FILE_BYTES, _SCHEMA_FILE)):
+        if found.wrong.intersection((*names_of(cls), _SCHEMA_FILE)):
             raise ConfigError("\n".join(problem.text for problem in found.problems))
-        return cls(found.flag(_GLOBAL), found.number(_FILE_BYTES), _schema_text(found.opt_text(_SCHEMA_FILE)))
+        return read(cls, found, schema_text=_schema_text(found.opt_text(_SCHEMA_FILE)))
 
     def decode_spec(self, table: HoodieTable) -> DecodeSpec:
-        """How the stream would decode lines of JSON for this table; an error where the table does not say enough."""
+        """How the stream would decode lines of JSON for this table. UnsupportedTableError where the table's properties
+        are not enough.
+        """
         config = table.config
         if not config.record_key_fields:
             raise UnsupportedTableError(f"table {table.base_path} names no record key (hoodie.table.recordkey.fields)")
         if not config.populate_meta_fields:
             raise UnsupportedTableError(
-                f"table {table.base_path} has hoodie.populate.meta.fields=false: its rows carry no record keys to look for"
+                f"table {table.base_path} has hoodie.populate.meta.fields=false: its rows have no record keys to search for"
             )
         text = table.schema_json() or self.schema_text
         if text is None:
             raise UnsupportedTableError(
-                f"table {table.base_path} has no schema yet; give --hoodie-conf {_SCHEMA_FILE}=FILE"
+                f"table {table.base_path} has no schema yet; set --hoodie-conf {_SCHEMA_FILE}=FILE"
             )
         given = None if self.schema_text is None else avro_to_arrow(self.schema_text)
         text = record_schema(text, config.dropped_fields, given)
         return DecodeSpec.of(table, text, self.schema_text or text, global_index=self.global_keys, files=True)
 
     def columns_ahead(self, table: HoodieTable, spec: DecodeSpec) -> list[str]:
-        """Columns of the schema file that the table does not have yet: a run of the job takes them up."""
+        """Columns of the schema file that the table does not have yet. The next run of the job adds them."""
         if self.schema_text is None:
             return []
         given = avro_to_arrow(self.schema_text).names
@@ -69,4 +75,4 @@ def _schema_text(path: str | None) -> str | None:
     try:
         return Path(path.removeprefix("file://")).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as e:
-        raise ConfigError(f"schema file {path}: {e}; check {_SCHEMA_FILE}") from e
+        raise ConfigError(f"schema file {path}: {e}; correct {_SCHEMA_FILE}") from e

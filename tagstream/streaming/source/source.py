@@ -1,14 +1,14 @@
-"""The stream's source as raw records with their position, and their key columns as the tag step takes them.
+"""The stream's source as raw records with their positions, and as keyed records for the tag step.
 
-A position grows through a file, also when Spark cuts it into blocks. It orders records of equal ordering value.
-Spark names the block a line came from, not the line's offset; lines of a block arrive in order, so the running sum
-of their lengths gives it. In a block that begins inside the file the first, cut line belongs to the block before,
-so the true offset is at least one byte greater than the sum: the one is added, which keeps every position of a
-block below those of the next.
+A position increases through a file, also when Spark splits it into blocks. It orders records with equal ordering
+values. Spark gives the block of a line, but not the line's offset. The lines of a block come in order, so the running
+sum of their lengths gives it. In a block that begins inside the file, the first, incomplete line belongs to the block
+before it. So the true offset is at least one byte greater than the sum. One is added, which keeps every position of a
+block below those of the next block.
 
-Schemas that tasks have noticed reach the driver as a file of each task in the checkpoint: a schema is too long for
-an error's text. The task that has read records of a schema with something new writes it down, when it has read all
-of its records, and then fails: the batch ends before anything is tagged.
+Schemas that tasks find are passed to the driver in one file per task in the checkpoint: a schema is too long for an
+error's text. A task that has read records whose schema differs from the table's writes this file when it has read all
+of its records, and then fails. So the batch ends before any record is tagged.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from tagstream.state.layout import state_key_groups
 from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION
 from tagstream.streaming.errors import SchemaChangedError, TableSeenError
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_EMPTIED, FLAG_IMAGE, FLAG_SKIPPED, HEADERS
+from tagstream.streaming.options.source_options import KafkaOptions
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_IMAGE, FLAG_SKIPPED, FLAG_TRUNCATE, HEADERS
 from tagstream.streaming.source.decode.record_format import Noticed
 from tagstream.streaming.source.decode.record_schemas import in_order, notes_from_json, notes_to_json
 from tagstream.streaming.source.decode.row_messages import seen_text
@@ -39,11 +40,13 @@ from tagstream.table.storage.storage import Storage, create
 
 
 def with_images(keyed: pa.Table) -> pa.Table:
-    """Behind the records a question for each row of another key that one lacks values of: it goes to that key's group.
+    """The records, and after them a request for each row of another key whose values a record needs. It goes to that
+    key's group.
 
-    A delete whose key changed asks for its own row, for the new key's record may come in a later batch (``FLAG_DELETE``);
-    and where that came in an earlier one, which could not know all of the old key's events, the row of the new key is to be
-    mended (``FLAG_NO_PARTITION``) by the old key's, which is asked for once more.
+    A delete with a changed key also requests its own row, because the new key's record may come in a later batch
+    (``FLAG_DELETE``). The new key's record may also have come in an earlier batch, before all events of the old key
+    were read. Then the new key's row is corrected (``FLAG_NO_PARTITION``) from the old key's row, which is requested
+    once more.
     """
     if "old" not in keyed.column_names:
         return keyed
@@ -63,7 +66,9 @@ def with_images(keyed: pa.Table) -> pa.Table:
 def _asks(
     of: pa.Table, keys: pa.ChunkedArray, keep: int, more: int = 0, old: pa.ChunkedArray | None = None
 ) -> pa.Table:
-    """A question for the row of each of ``keys``; ``keep``: flags of the records that it has too, ``more``: others."""
+    """A request for the row of each of ``keys``. ``keep``: flags of the records that it keeps. ``more``: flags that it
+    adds.
+    """
     flags = (of.column("flags").to_numpy() & keep) | more | FLAG_IMAGE
     given = {"skey": keys, "ord": of.column("ord"), "flags": pa.array(flags.astype(np.int8))}
     given |= {name: of.column(name) for name in ("pos_hi", "pos_lo")}
@@ -73,14 +78,14 @@ def _asks(
 
 
 class LinePositions:
-    """Gives int64 positions to successive Arrow batches of one task's lines."""
+    """Assigns int64 positions to successive Arrow batches of one task's lines."""
 
     def __init__(self) -> None:
         self._block: tuple[str, int] | None = None
         self._next = 0
 
     def assign(self, paths: pa.Array, block_start: pa.Array, values: pa.Array) -> pa.Array:
-        """Positions of the lines ``values`` (binary) that came from ``paths`` at ``block_start`` (bytes)."""
+        """Positions of the lines ``values`` (binary), which are from ``paths`` at ``block_start`` (bytes)."""
         n = len(values)
         if n == 0:
             return pa.array([], pa.int64())
@@ -91,7 +96,7 @@ class LinePositions:
         before = np.cumsum(length) - length
         base = start[first] + (start[first] > 0) - before[first]
         here = (codes.dictionary[int(code[0])].as_py(), int(start[0]))
-        if here == self._block:  # the block goes on from the batch before
+        if here == self._block:  # the block continues from the last batch
             base[0] = self._next - before[0]
         position = before + np.repeat(base, np.diff(np.append(first, n)))
         self._block = (codes.dictionary[int(code[-1])].as_py(), int(start[-1]))
@@ -101,24 +106,26 @@ class LinePositions:
 
 @dataclass(frozen=True)
 class SchemaNotes:
-    """``folder``: where the notes are; ``start``: number of the query's start in this run, which no other one has."""
+    """Files with schemas that tasks have found. ``folder``: where they are. ``start``: number of the query's start,
+    unique in this run.
+    """
 
     folder: Storage
     start: str
 
     def leave(self, noticed: Sequence[Noticed]) -> None:
-        """Write a task's notes down; SchemaChangedError, always."""
+        """Write a task's schemas to a file, then raise SchemaChangedError."""
         create(self.folder, self._name(), notes_to_json(in_order(noticed)))
         raise SchemaChangedError(_words(noticed))
 
     def raise_again(self) -> None:
-        """SchemaChangedError in a further attempt of a task that has left notes: they are all it was run for."""
+        """Raise SchemaChangedError in a further attempt of a task that has already written its file."""
         context = TaskContext.get()
         if context is not None and context.attemptNumber() and self.folder.exists(self._name()):
             raise SchemaChangedError(_words(notes_from_json(self.folder.read(self._name()))))
 
     def read(self) -> list[Noticed]:
-        """All that was left at this start, older schemas first."""
+        """All schemas that tasks of this start have written, older ones first."""
         mine = [name for name in self.folder.names("") if name.startswith(f"{self.start}-")]
         return in_order([item for name in mine for item in notes_from_json(self.folder.read(name))])
 
@@ -130,7 +137,7 @@ class SchemaNotes:
 
 def _words(noticed: Sequence[Noticed]) -> str:
     sources = ", ".join(dict.fromkeys(item.source for item in in_order(noticed)))
-    return f"records have what the table's schema lacks ({sources}); their batch is done again with the schema changed"
+    return f"records have a schema that changes the table's ({sources}); their batch is processed again with the new schema"
 
 
 RAW_COLUMNS = tuple(RAW_SCHEMA.names)
@@ -151,35 +158,36 @@ def raw_records(
     *,
     headers: bool = False,
 ) -> DataFrame:
-    """Streaming frame of ``key, value`` (binary), ``src``, ``pos_hi``, ``pos_lo``; for files ``block_start``, for Kafka
-    ``headers``.
+    """Streaming DataFrame of ``key, value`` (binary), ``src``, ``pos_hi``, ``pos_lo``; for files ``block_start``, for
+    Kafka ``headers``.
 
-    ``starting_offsets``: Spark's, for a new query; ``reached``: offset by Kafka partition where the stream goes on.
-    ``plans``: the folder of the plans (``streaming.source.file_plans``) that are read in place of the files themselves.
+    ``starting_offsets``: Spark's, for a new query. ``reached``: offset by Kafka partition where the stream continues.
+    ``plans``: the folder of the plans (``streaming.source.file_plans``) that are read instead of the files.
+    ``headers``: Kafka messages also have ``old_key`` and ``new_key``, the bytes of their headers ``__debezium.oldkey``
+    and ``__debezium.newkey``.
 
-    ``headers``: Kafka messages come with ``old_key`` and ``new_key``, the bytes of their headers ``__debezium.oldkey`` and
-    ``__debezium.newkey``.
-
-    Kafka: position = (partition, offset), ``src`` null. Files: (modification time in us, path, byte of the line).
+    Positions: (partition, offset) with ``src`` null for Kafka, (modification time in us, byte of the line) with the
+    path in ``src`` for files.
     """
-    if options.source_class != "kafka":
+    if options.source.kind != "kafka":
         return _files(spark, options) if plans is None else _plans(spark, plans)
-    return _kafka(spark, options, starting_offsets, events_a_batch(spark, options, reached), headers=headers)
+    limit = events_a_batch(spark, options.kafka, options.source.limit, reached)
+    return _kafka(spark, options.kafka, starting_offsets, limit, headers=headers)
 
 
 def _kafka(
-    spark: SparkSession, options: Options, starting_offsets: str | None, limit: int, *, headers: bool
+    spark: SparkSession, kafka: KafkaOptions, starting_offsets: str | None, limit: int, *, headers: bool
 ) -> DataFrame:
-    reader = spark.readStream.format("kafka").options(**options.kafka_options)
+    reader = spark.readStream.format("kafka").options(**kafka.consumer)
     reader = (
-        reader.option("subscribe", options.kafka_topic)
-        .option("startingOffsets", starting_offsets or options.starting_offsets)
-        .option("failOnDataLoss", str(options.fail_on_data_loss).lower())
+        reader.option("subscribe", kafka.topic)
+        .option("startingOffsets", starting_offsets or kafka.starting_offsets)
+        .option("failOnDataLoss", str(kafka.fail_on_data_loss).lower())
         .option("maxOffsetsPerTrigger", limit)
-        .option("includeHeaders", "true")  # a bad record is kept with them
+        .option("includeHeaders", "true")  # a bad record is stored with its headers
     )
-    if options.min_partitions:
-        reader = reader.option("minPartitions", options.min_partitions)
+    if kafka.min_partitions:
+        reader = reader.option("minPartitions", kafka.min_partitions)
     return reader.load().select(
         "key",
         "value",
@@ -195,23 +203,25 @@ def _kafka(
 def _files(spark: SparkSession, options: Options) -> DataFrame:
     reader = (
         spark.readStream.format("text")
-        .option("lineSep", "\n")  # the default would take a lone \r for a line's end
+        .option("lineSep", "\n")  # the default would also end a line at \r
         .option("recursiveFileLookup", "true")
         .option("maxFileAge", "36500d")  # the default silently skips files a week older than the newest
-        .option("maxBytesPerTrigger", options.source_limit)
+        .option("maxBytesPerTrigger", options.source.limit)
     )
-    return _text_rows(reader.load(options.dfs_root))
+    return _text_rows(reader.load(options.files.root))
 
 
 def _plans(spark: SparkSession, folder: str) -> DataFrame:
-    """Plans as rows: one plan is one batch. Files of data can be among them, of a batch that an earlier version planned."""
-    spark.conf.set("spark.sql.files.openCostInBytes", "1")  # so that a plan of some hundred bytes is cut for the tasks
+    """Plans as rows: one plan is one batch. Data files may be among them, in a batch that an earlier version planned."""
+    spark.conf.set(
+        "spark.sql.files.openCostInBytes", "1"
+    )  # so that a plan of some hundred bytes is split for the tasks
     reader = (
         spark.readStream.format("text")
         .option("lineSep", "\n")
         .option("maxFileAge", "36500d")
         .option("maxFilesPerTrigger", 1)
-        .option("fileNameOnly", "true")  # the checkpoint may be moved, and the plans in it with it
+        .option("fileNameOnly", "true")  # the checkpoint may be moved, with the plans in it
     )
     return _text_rows(reader.load(folder))
 
@@ -235,16 +245,16 @@ def keyed_records(
     files: FilesSpec | None = None,
     notes: SchemaNotes | None = None,
 ) -> DataFrame:
-    """The records decoded, good or bad, packed by key group: ``kg`` (its label) and ``rows`` (``KeyDecoder.keys``).
+    """The decoded records, good and bad, packed by key group: ``kg`` (its label) and ``rows`` (``KeyDecoder.keys``).
 
-    The group is crc32 of the key modulo the number of groups; bad and skipped records, which have no key, are spread by
-    position. ``notes``: where schemas of records go that have what the table lacks.
+    The group is crc32 of the key modulo the number of groups. Bad and skipped records, which have no key, are
+    distributed by position. ``notes``: where tasks write schemas of records that change the table's.
     """
     return raw.mapInArrow(make_key_function(spec, labels, partition_depth, files, notes), "kg int, rows binary")
 
 
 def key_group_label(key: Column, labels: tuple[int, ...]) -> Column:
-    """Label of the key group of a key (binary, without the byte that a state key begins with)."""
+    """Label of the key group of a key (binary, without the first byte of a state key)."""
     index = F.pmod(F.crc32(key), F.lit(len(labels)))
     return F.element_at(F.array(*[F.lit(x) for x in labels]), (index + 1).cast("int"))
 
@@ -256,10 +266,10 @@ def make_key_function(
     files: FilesSpec | None = None,
     notes: SchemaNotes | None = None,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The ``mapInArrow`` function that decodes records; files get their line positions here.
+    """Make the ``mapInArrow`` function that decodes records. It also assigns positions to the lines of files.
 
-    ``partition_depth``: of the table's partitions, or a function that tells it for the batch a task is at. ``files``: the
-    rows are plans, whose files are read here.
+    ``partition_depth``: depth of the table's partitions, or a function that returns it for a task's batch. ``files``:
+    the rows are plans, whose files are read here.
     """
 
     def keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -274,7 +284,7 @@ def make_key_function(
             if table is not None:
                 raise TableSeenError(seen_text(table))
             noticed += [] if decoder.watch is None or notes is None else decoder.watch.take()
-            if not noticed:  # else the batch is done again
+            if not noticed:  # otherwise the batch is processed again
                 yield pack_by_group(pa.Table.from_batches([keyed]), labels)
         if notes is not None and noticed:
             notes.leave(noticed)
@@ -285,14 +295,14 @@ def make_key_function(
 def raw_batches(
     batches: Iterable[pa.RecordBatch], spec: DecodeSpec, files: FilesSpec | None
 ) -> Iterator[pa.RecordBatch]:
-    """The raw records of a task with their positions, in blocks that are worth a step over columns."""
+    """The raw records of a task with their positions, in blocks that are large enough for column operations."""
     for rows in in_blocks(_records(batches, spec, files)):
         given = [*RAW_COLUMNS, *(name for name in (OLD_KEY, NEW_KEY, HEADERS) if name in rows.column_names)]
         yield pa.RecordBatch.from_pydict({name: rows.column(name).combine_chunks() for name in given})
 
 
 def _records(batches: Iterable[pa.RecordBatch], spec: DecodeSpec, files: FilesSpec | None) -> Iterator[pa.RecordBatch]:
-    """The records of a task with their positions: as they are from Kafka, counted through a file, or read for a plan."""
+    """The records of a task with their positions: unchanged from Kafka, counted through a file, or read for a plan."""
     if not spec.files:
         yield from batches
         return
@@ -309,7 +319,7 @@ def _records(batches: Iterable[pa.RecordBatch], spec: DecodeSpec, files: FilesSp
 
 
 def in_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Spark's small batches put together: a step over columns costs the same for a thousand records and for ten."""
+    """Combine Spark's small batches: a column operation costs the same for a thousand records as for ten."""
     block: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -324,7 +334,7 @@ def in_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 def pack_by_group(keyed: pa.Table, labels: tuple[int, ...]) -> pa.RecordBatch:
     """Keyed records as ``kg`` and ``rows``."""
-    emptied = keyed.filter(pa.array((keyed.column("flags").to_numpy() & FLAG_EMPTIED) != 0))
+    truncates = keyed.filter(pa.array((keyed.column("flags").to_numpy() & FLAG_TRUNCATE) != 0))
     keyed = with_images(keyed)
     bad = (keyed.column("flags").to_numpy() & (FLAG_BAD | FLAG_SKIPPED)) != 0
     groups = state_key_groups(keyed.column("skey").to_pylist(), len(labels)).astype(np.int64)
@@ -333,9 +343,9 @@ def pack_by_group(keyed: pa.Table, labels: tuple[int, ...]) -> pa.RecordBatch:
     for group, mine in split(keyed, groups):
         for value in pack(mine):
             packed += [(labels[group], value), *[(labels[group], None)] * empty_rows(value)]
-    if emptied.num_rows:  # the whole table's: every key group is told
-        i = emptied.schema.get_field_index("flags")
-        told = emptied.set_column(i, "flags", pa.array(np.full(emptied.num_rows, FLAG_EMPTIED, np.int8)))
+    if truncates.num_rows:  # a truncate is for the whole table, so every key group gets it
+        i = truncates.schema.get_field_index("flags")
+        told = truncates.set_column(i, "flags", pa.array(np.full(truncates.num_rows, FLAG_TRUNCATE, np.int8)))
         packed += [(label, value) for value in pack(told) for label in labels]
     return pa.RecordBatch.from_arrays(
         [pa.array([label for label, _ in packed], pa.int32()), pa.array([value for _, value in packed], pa.binary())],

@@ -1,12 +1,11 @@
-"""One file of the source folder: its compression, how far it was read, which of its whole lines are new.
+"""One file of the source folder: its compression, how far it was read, and which of its whole lines are new.
 
-Passed over, as Hadoop's and Spark's sources do: names that begin with ``_`` (unless they hold a ``=``) or ``.``,
-and those that end in ``._COPYING_``; of folders, too, with all that is below.
+As in Hadoop's and Spark's sources, some names are skipped: those that begin with ``.`` or ``_`` (unless they contain
+``=``), and those that end in ``._COPYING_``. A folder with such a name is skipped with all of its files.
 
-A position says how far a file was read, and has checksums that show afterwards whether it is still the same file
-with more at its end. A line is whole when its end of line is there. A last line without one is whole when it is a
-JSON object: no object is the beginning of another, so nothing that is written later can belong to it. What is not
-whole yet waits.
+A position says how far a file was read. It has checksums, which later show whether it is still the same file with more
+at its end. A line is whole when it ends with a newline. A last line without one is whole when it is a JSON object: no
+object is the beginning of another, so later bytes cannot belong to it. A line that is not whole yet is read later.
 """
 
 from __future__ import annotations
@@ -30,10 +29,11 @@ PRINT_BYTES = 1024  # at the beginning and before the end of what was read
 
 @dataclass(frozen=True)
 class FilePosition:
-    """``end``: bytes that were read, all of them whole lines. ``size`` and ``mtime_ms``: the file's, at that look.
+    """``end``: how many bytes were read, all of them whole lines. ``size`` and ``mtime_ms``: of the file when its
+    position was determined.
 
-    ``head`` and ``tail``: checksums of the first and the last ``PRINT_BYTES`` of what was read. A file that has other
-    bytes there was written over, whatever its size is now.
+    ``head`` and ``tail``: checksums of the first and the last ``PRINT_BYTES`` bytes that were read. A file with other
+    bytes there was overwritten, whatever its size is now.
     """
 
     end: int
@@ -45,7 +45,7 @@ class FilePosition:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file as a listing has it; ``path`` is relative to the source folder."""
+    """A file of a listing. ``path`` is relative to the source folder."""
 
     path: str
     size: int
@@ -61,12 +61,12 @@ def prints(storage: Storage, path: str, end: int) -> tuple[int, int]:
 
 
 def position_of(storage: Storage, file: SourceFile, end: int) -> FilePosition:
-    """The position of a file that is read up to ``end``."""
+    """The position of a file that was read up to ``end``."""
     head, tail = prints(storage, file.path, end)
     return FilePosition(end, file.size, file.mtime_ms, head, tail)
 
 
-# Ending -> how it is decompressed; None: not at all here.
+# Ending -> codec to decompress it; None: not supported.
 CODECS: dict[str, str | None] = {
     ".gz": "gzip",
     ".bz2": "bz2",
@@ -95,26 +95,26 @@ MAGIC_BYTES = max(len(magic) for magic, _, _ in MAGIC)
 
 
 def is_read(name: str) -> bool:
-    """Whether a file or a folder of this name is part of the source."""
+    """Whether a file or a folder with this name is part of the source."""
     hidden = name.startswith(".") or (name.startswith("_") and "=" not in name)
     return not hidden and not name.endswith("._COPYING_")
 
 
 def codec_of(path: str) -> str | None:
-    """How the file is decompressed by its name: None for plain text. SourceError for a form that is not read."""
+    """The codec of a file, by its name: None for plain text. SourceError for an unsupported compression."""
     for ending, codec in CODECS.items():
         if path.endswith(ending):
             if codec is None:
                 raise SourceError(
-                    f"source file {path}: files that end in {ending} are not read; decompress it (or write .gz, .bz2 or "
-                    ".zst), or take it out of the source folder"
+                    f"source file {path}: files that end in {ending} are not supported; decompress it (or write .gz, .bz2 "
+                    "or .zst), or remove it from the source folder"
                 )
             return codec
     return None
 
 
 def check_form(path: str, codec: str | None, first: bytes) -> None:
-    """SourceError when the first bytes of a file are of another form than its name says."""
+    """SourceError when the first bytes of a file are of another format than its name says."""
     for magic, what, is_codec in MAGIC:
         if first.startswith(magic):
             if is_codec == codec and codec is not None:
@@ -122,17 +122,17 @@ def check_form(path: str, codec: str | None, first: bytes) -> None:
             ending = next((end for end, name in CODECS.items() if name and name == is_codec), None)
             cure = f"give it a name that ends in {ending}" if ending else "write it as JSON lines"
             raise SourceError(
-                f"source file {path} is {what} by its first bytes, which its name does not say: {cure}, or take it out of "
+                f"source file {path} is {what} by its first bytes, but its name does not say so: {cure}, or remove it from "
                 "the source folder"
             )
     if codec in ("gzip", "bz2", "zstd") and first:
         raise SourceError(
-            f"source file {path} is not {codec} by its first bytes, though its name says so: give it the name of what it is"
+            f"source file {path} is not {codec} by its first bytes, but its name says so: rename it to its real format"
         )
 
 
 _CONTENT_BLOCK = 1 << 20
-# What the libraries raise for a stream that is cut or damaged.
+# The libraries' errors for a truncated or damaged stream.
 DAMAGED = (EOFError, OSError, zlib.error, pa.ArrowException)
 
 
@@ -141,7 +141,7 @@ class _Readable(Protocol):
 
 
 class _FirstBytes(io.RawIOBase):
-    """The first ``size`` bytes of a file, whatever it has become since."""
+    """The first ``size`` bytes of a file, also if it has grown since."""
 
     def __init__(self, source: pa.NativeFile, size: int) -> None:
         self._source = source
@@ -162,7 +162,7 @@ class _FirstBytes(io.RawIOBase):
 
 
 class _Zlib:
-    """Reads a zlib stream; EOFError when it is cut."""
+    """Reads a zlib stream. EOFError when it is truncated."""
 
     def __init__(self, source: _Readable) -> None:
         self._source = source
@@ -175,7 +175,7 @@ class _Zlib:
             else:
                 data = self._source.read(_CONTENT_BLOCK)
                 if not data:
-                    raise EOFError("the stream is cut")
+                    raise EOFError("the stream is truncated")
             out = self._stream.decompress(data, size)
             if out:
                 return out
@@ -183,7 +183,9 @@ class _Zlib:
 
 
 def content(storage: Storage, path: str, codec: str, size: int) -> Iterator[bytes]:
-    """Blocks of what the first ``size`` bytes of a file hold; one of ``DAMAGED`` when the stream is not whole."""
+    """Blocks of the decompressed first ``size`` bytes of a file. One of ``DAMAGED`` when the stream is truncated or
+    damaged.
+    """
     with io.BufferedReader(_FirstBytes(storage.open_input(path), size), _CONTENT_BLOCK) as raw:
         stream: _Readable
         if codec == "gzip":
@@ -199,7 +201,7 @@ def content(storage: Storage, path: str, codec: str, size: int) -> Iterator[byte
 
 
 def is_whole(storage: Storage, path: str, codec: str, size: int) -> bool:
-    """Whether the compressed stream has its end. It is decompressed for that: 0.2 to 0.5 s per 100 MB."""
+    """Whether the compressed stream is complete. It is decompressed to check that: 0.2 to 0.5 s per 100 MB."""
     try:
         for _ in content(storage, path, codec, size):
             pass
@@ -209,17 +211,18 @@ def is_whole(storage: Storage, path: str, codec: str, size: int) -> bool:
 
 
 _LINE_BLOCK = 1 << 16
-_YOUNG_MS = 60_000  # a compressed file that was written within this time may still be
+_YOUNG_MS = 60_000  # a compressed file that is younger may still be written
 _BLANK = b" \t\r\n"
 
 Kind = Literal["same", "new", "waiting", "touched", "changed"]
 
 
 @dataclass(frozen=True)
-class Look:
-    """What became of a file. ``start``..``position.end``: its new whole lines (``new``). ``waiting``: bytes after them.
+class FileChange:
+    """The result of a comparison of a file with its position.
 
-    ``changed``: it is not the file that was read any more, for the reason ``why``.
+    ``start``..``position.end``: its new whole lines (``new``). ``waiting``: number of bytes after them. ``changed``:
+    the file was overwritten, for the reason ``why``.
     """
 
     kind: Kind
@@ -230,17 +233,19 @@ class Look:
     why: str = ""
 
 
-def look_at(storage: Storage, file: SourceFile, known: FilePosition | None, now_ms: int) -> Look:
-    """Compare a file with what was read of it. SourceError when it is of a form that is not read."""
+def look_at(storage: Storage, file: SourceFile, known: FilePosition | None, now_ms: int) -> FileChange:
+    """Compare a file with its position. SourceError for an unsupported format."""
     if known is not None and (file.size, file.mtime_ms) == (known.size, known.mtime_ms) and known.end == known.size:
-        return Look("same")
+        return FileChange("same")
     codec = codec_of(file.path)
     if known is not None:
         why = _what_changed(storage, file, known, codec)
         if why:
-            return Look("changed", codec=codec, why=why)
+            return FileChange("changed", codec=codec, why=why)
         if file.size == known.end:
-            return Look("touched", position=FilePosition(known.end, file.size, file.mtime_ms, known.head, known.tail))
+            return FileChange(
+                "touched", position=FilePosition(known.end, file.size, file.mtime_ms, known.head, known.tail)
+            )
     elif file.size:
         check_form(storage.where(file.path), codec, storage.read_range(file.path, 0, MAGIC_BYTES))
     start = 0 if known is None else known.end
@@ -248,12 +253,14 @@ def look_at(storage: Storage, file: SourceFile, known: FilePosition | None, now_
         return _compressed(storage, file, codec, now_ms)
     end, waiting = end_of_whole_lines(storage, file.path, start, file.size)
     if end == start or _is_blank(storage, file.path, start, end):
-        return Look("waiting" if waiting else "same", start, waiting=waiting)
-    return Look("new", start, position_of(storage, file, end), waiting=waiting)
+        return FileChange("waiting" if waiting else "same", start, waiting=waiting)
+    return FileChange("new", start, position_of(storage, file, end), waiting=waiting)
 
 
 def end_of_whole_lines(storage: Storage, path: str, start: int, size: int) -> tuple[int, int]:
-    """Where the whole lines between ``start`` and ``size`` end (``start``: there is none), and how many bytes wait."""
+    """Where the whole lines between ``start`` and ``size`` end (``start``: there are none), and the number of bytes
+    after them.
+    """
     blocks: list[bytes] = []
     at = size
     while at > start:
@@ -271,7 +278,7 @@ def end_of_whole_lines(storage: Storage, path: str, start: int, size: int) -> tu
 
 
 def is_object(line: bytes) -> bool:
-    """Whether a line without its end of line is a whole JSON object."""
+    """Whether a line without a newline is a whole JSON object."""
     if not line.rstrip(_BLANK).endswith(b"}"):
         return False
     try:
@@ -282,23 +289,25 @@ def is_object(line: bytes) -> bool:
 
 def _what_changed(storage: Storage, file: SourceFile, known: FilePosition, codec: str | None) -> str:
     if file.size < known.end:
-        return f"it has {file.size:,} bytes now, and {known.end:,} were read"
+        return f"it has {file.size:,} bytes now, but {known.end:,} were read"
     if prints(storage, file.path, known.end) != (known.head, known.tail):
-        return f"the {known.end:,} bytes that were read are others now"
+        return f"the {known.end:,} bytes that were read have changed"
     if codec is not None and file.size > known.end:
         return f"a compressed file has grown from {known.end:,} to {file.size:,} bytes"
     return ""
 
 
-def _compressed(storage: Storage, file: SourceFile, codec: str, now_ms: int) -> Look:
-    """A compressed file is taken as a whole; one that may still be written is decompressed once to see its end."""
+def _compressed(storage: Storage, file: SourceFile, codec: str, now_ms: int) -> FileChange:
+    """A compressed file is read as a whole. One that may still be written is decompressed once to check that it is
+    complete.
+    """
     if not file.size:
-        return Look("same", codec=codec)
+        return FileChange("same", codec=codec)
     if now_ms - file.mtime_ms < _YOUNG_MS and not is_whole(storage, file.path, codec, file.size):
-        return Look("waiting", codec=codec, waiting=file.size)
-    return Look("new", 0, position_of(storage, file, file.size), codec)
+        return FileChange("waiting", codec=codec, waiting=file.size)
+    return FileChange("new", 0, position_of(storage, file, file.size), codec)
 
 
 def _is_blank(storage: Storage, path: str, start: int, end: int) -> bool:
-    """Whether the new lines hold nothing; only short ones are looked at, of long ones the tasks drop the blanks."""
+    """Whether the new lines are blank. Only short ones are checked here; the tasks drop blank lines of long ones."""
     return end - start <= _LINE_BLOCK and not storage.read_range(path, start, end - start).strip(_BLANK)

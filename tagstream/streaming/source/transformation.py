@@ -1,13 +1,12 @@
-"""Records on their way through a transformation: decoded to typed rows before it, given their keys after it.
+"""Records and their transformation: decoded to typed rows before it, given their keys after it.
 
-A transformation is a chain of transformers on a DataFrame of records: SQL, flattening, a Python function. Each
-record has one column more, :data:`RECORD`: its place in the source, and whether it is a delete. A query that names
-its columns would leave it out; where the column can be added to the query's text without changing anything else,
-it is.
+A transformation is a chain of transformers on a DataFrame of records: SQL, flattening, a Python function. Each record
+has one additional column, :data:`RECORD`: its position in the source, and whether it is a delete. A query that names
+its columns would leave it out. Where the column can be added to the query's text without another change, it is added.
 
-What no transformation can take goes around it, from the same records: bad ones, Kafka tombstones (a key and
-nothing else). So the source is read twice in a batch; its offsets are those of one source, for both readings are
-of one relation.
+Some records cannot be transformed: bad ones, and Kafka tombstones, which have only a key. They bypass the
+transformation and are read separately. So the source is read twice in a batch. Both reads are of one relation, so they
+have the same offsets.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _SELECT = re.compile(r"\s*SELECT\s+(?!DISTINCT\b|ALL\b)", re.IGNORECASE)
 
 
 def apply_chain(rows: DataFrame, chain: Sequence[TransformerOption], delete_field: str) -> DataFrame:
-    """What the transformers make of ``rows``. ConfigError says which one fails, and why.
+    """Apply the transformers to ``rows``. ConfigError names the step that fails, and why.
 
     The result must still say which records are deletes: by :data:`RECORD`, or by the column ``delete_field``.
     """
@@ -66,8 +65,8 @@ def apply_chain(rows: DataFrame, chain: Sequence[TransformerOption], delete_fiel
             raise ConfigError(f"{step.where}: {first.strip()}; correct the transformation") from e
         if RECORD not in rows.columns and delete_field not in rows.columns:
             raise ConfigError(
-                f"{step.where}: it leaves out which records are deletes, and they would become rows; let its result have "
-                f"the column {RECORD} as well, or {delete_field}"
+                f"{step.where}: its result does not say which records are deletes, so they would become rows; add the "
+                f"column {RECORD} or {delete_field} to the result"
             )
     return rows
 
@@ -86,12 +85,12 @@ def _apply(rows: DataFrame, step: TransformerOption, number: int) -> DataFrame:
     for text in statements:
         result = _queried(rows, text.replace(_SRC, view))
     if result is None:
-        raise ConfigError(f"{step.where}: there is no statement in it")
+        raise ConfigError(f"{step.where}: it has no SQL statement; write one, or remove the step")
     return result
 
 
 def _queried(rows: DataFrame, text: str) -> DataFrame:
-    """The rows of a query, with :data:`RECORD` where it can have it."""
+    """The rows of a query, with :data:`RECORD` where it can be added."""
     spark = rows.sparkSession
     plain = spark.sql(text)
     begin = _SELECT.match(text)
@@ -105,7 +104,9 @@ def _queried(rows: DataFrame, text: str) -> DataFrame:
 
 
 def _flat(schema: StructType, path: tuple[str, ...] = ()) -> list[Column]:
-    """Columns of all fields that are no structs, named by their path: ``a.b`` becomes ``a_b``. Arrays and maps stay."""
+    """Columns of all fields that are not structs, named by their path: ``a.b`` becomes ``a_b``. Arrays and maps are not
+    changed.
+    """
     out: list[Column] = []
     for field in schema.fields:
         inside = (*path, field.name)
@@ -122,31 +123,31 @@ def _called(rows: DataFrame, step: TransformerOption) -> DataFrame:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as e:
         raise ConfigError(
-            f"{step.where}={step.text}: {e}; the module must be found by the job's Python (PYTHONPATH, or --py-files)"
+            f"{step.where}={step.text}: {e}; make the module available to the job's Python (PYTHONPATH, or --py-files)"
         ) from e
     result = function(rows)
     if not isinstance(result, DataFrame):
-        raise ConfigError(f"{step.where}={step.text}: it gave {type(result).__name__}, and must give a DataFrame")
+        raise ConfigError(f"{step.where}={step.text}: it returned {type(result).__name__}, but must return a DataFrame")
     return result
 
 
 @dataclass(frozen=True)
 class Transformation:
-    """``chain``: its steps. ``source``: how records are read before it (``decode_spec.source_spec``)."""
+    """``chain``: the steps. ``source``: how records are read before it (``decode_spec.source_spec``)."""
 
     chain: tuple[TransformerOption, ...]
     source: DecodeSpec
 
 
 def transformation(options: Options, spec: DecodeSpec) -> Transformation:
-    """The transformation of options ``with_transformed_schema``; ``spec``: of the table."""
-    assert options.transformed_from is not None, "nobody has asked what comes out"
-    return Transformation(options.transformers, source_spec(spec, options.transformed_from, options))
+    """The transformation of the options, after ``with_transformed_schema``. ``spec``: of the table."""
+    assert options.source.transformed_from is not None, "nobody has asked what comes out"
+    return Transformation(options.source.transformers, source_spec(spec, options.source.transformed_from, options))
 
 
 def source_schema(options: Options) -> str:
-    """The Avro schema of the records before the transformation; ConfigError when it can't be used."""
-    name = options.schema_file or ""
+    """The Avro schema of the records before the transformation. ConfigError when it can't be used."""
+    name = options.source.schema_file or ""
     try:
         text = Path(name.removeprefix("file://")).read_text(encoding="utf-8")
         with_delete_mark(avro_to_arrow(text))
@@ -156,18 +157,19 @@ def source_schema(options: Options) -> str:
 
 
 def with_transformed_schema(spark: SparkSession, options: Options) -> Options:
-    """The options with the schema of what comes out of the transformation, by a look at it without records."""
+    """The options with the schema of the transformation's result, which is determined without records."""
     mark = options.records.delete_field
     source = source_schema(options)
     columns = records_schema(source)
-    rows = apply_chain(spark.createDataFrame([], columns), options.transformers, mark)
+    rows = apply_chain(spark.createDataFrame([], columns), options.source.transformers, mark)
     given = arrow_schema(rows.schema)
     told = pa.schema([field for field in given if field.name != RECORD])
-    return replace(options, frame_schema=rows_avro(told, mark, "the transformed records"), transformed_from=source)
+    avro = rows_avro(told, mark, "the transformed records")
+    return replace(options, source=replace(options.source, frame_schema=avro, transformed_from=source))
 
 
 def records_schema(avro_json: str) -> StructType:
-    """Columns of the records that a transformation is given, as Spark has them."""
+    """The columns of records before a transformation, in Spark's types."""
     columns = spark_schema(avro_to_arrow(avro_json)).append(pa.field(RECORD, RECORD_TYPE))
     schema: StructType = from_arrow_schema(columns)
     return schema
@@ -181,9 +183,9 @@ def transformed_records(
     partition_depth: PartitionDepth,
     files: FilesSpec | None,
 ) -> DataFrame:
-    """The records transformed and packed by key group, as ``streaming.source.source.keyed_records`` gives them.
+    """The records transformed and packed by key group, in the form of ``streaming.source.source.keyed_records``.
 
-    ``spec``: of the table. ConfigError for a transformation that cannot be.
+    ``spec``: of the table. ConfigError for a transformation that is not possible.
     """
     decoded = raw.mapInArrow(make_row_stage(made.source, spec, files), records_schema(made.source.avro_json))
     rows = apply_chain(decoded, made.chain, spec.format.delete_field)
@@ -195,7 +197,9 @@ def transformed_records(
 def make_row_stage(
     source: DecodeSpec, spec: DecodeSpec, files: FilesSpec | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The ``mapInArrow`` function that decodes records to typed rows, without those that go around the transformation."""
+    """Make the ``mapInArrow`` function that decodes records to typed rows, without the records that bypass the
+    transformation.
+    """
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _source_format(source, spec)
@@ -219,7 +223,9 @@ def make_around(
     partition_depth: PartitionDepth,
     files: FilesSpec | None,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The ``mapInArrow`` function that gives the other records, with no values but their keys."""
+    """Make the ``mapInArrow`` function that returns the records that bypass the transformation, with no values except
+    their keys.
+    """
 
     def keys(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         decoder = _around_decoder(source, spec)
@@ -238,7 +244,7 @@ def _around(events: Events) -> Mask:
 
 
 class _Around:
-    """A format whose events are those of another one that no transformation takes, with the table's columns, all null."""
+    """A format for the events that bypass the transformation. It has the table's columns, all null."""
 
     may_lack = False
 
@@ -264,7 +270,7 @@ class _Around:
 
 @lru_cache(maxsize=2)
 def _source_format(source: DecodeSpec, spec: DecodeSpec) -> RecordFormat:
-    """The decoder of plain JSON in the records' own schema; a tombstone names the key of the table's row."""
+    """The decoder of plain JSON in the source records' schema. A tombstone's message has the key of the table's row."""
     generator = spec.key_generator_rules
     return PlainJson(
         with_delete_mark(source.schema),

@@ -1,4 +1,4 @@
-"""Parquet base files: a streaming writer with the footer of Hudi's indexes, and readers of footer and keys.
+"""Parquet base files: a streaming writer that writes the footer of Hudi's indexes, and readers of footers and keys.
 
 Footer keys: ``org.apache.hudi.bloomfilter`` (base64), ``hoodie_bloom_filter_type_code`` (absent for SIMPLE),
 ``hoodie_min_record_key`` and ``hoodie_max_record_key`` (absent in a file without rows), ``parquet.avro.schema``
@@ -24,9 +24,9 @@ from tagstream.table.file_group.bloom import SIMPLE, BloomBuilder, BloomFilter, 
 from tagstream.table.schema.schema import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY, vector_columns
 from tagstream.table.storage.storage import Storage
 
-# The JVM writes gzip at level 6, Arrow at 9 unless told. Level 4 takes a third to nine tenths of the time of 6, for files
-# that are 0 to 4 % larger (`python -m bench.codecs`). Of zstd's levels the JVM takes 3; 1 takes three quarters of its time,
-# for files that are 6 % smaller to 4 % larger.
+# (codec, level). The JVM writes gzip at level 6, Arrow by default at 9. Level 4 takes a third to nine tenths of the
+# time of 6, for files that are 0 to 4 % larger (`python -m bench.codecs`). The JVM writes zstd at level 3; 1 takes
+# three quarters of its time, for files that are 6 % smaller to 4 % larger.
 _CODECS: dict[str, tuple[str, int | None]] = {
     "gzip": ("gzip", 4),
     "snappy": ("snappy", None),
@@ -35,15 +35,17 @@ _CODECS: dict[str, tuple[str, int | None]] = {
 }
 
 
-# In the footer of a file in which no chunk with not-a-number has statistics. None of parquet-mr has; files of Arrow lack it.
-# Its value: nulls by column of floats, as JSON, since chunks without statistics do not tell; "1" in older files.
+# In the footer of a file that has no statistics for chunks with NaN. parquet-mr never writes such statistics; Arrow
+# does. The value is JSON: the number of nulls for each column of floats, because chunks without statistics do not have
+# it. It is "1" in older files.
 FLOAT_STATISTICS_KEY = b"tagstream.float.statistics"
 _KNOWS_NAN = "parquet-mr"
 
-# A column of so many different values among its first rows has some 400,000 in a large file: its dictionary would outgrow
-# the page that Parquet's writers leave it, and be given up after the work was done.
+# A column with this share of different values among its first rows has about 400,000 in a large file. Its dictionary
+# would outgrow its page, and Parquet's writer would drop it after the work was done.
 _SAMPLE, _UNIQUE_SHARE = 8192, 0.99
-# A log block can gain or lose little by it: to count 8192 of its some 10,000 rows would be a third of its time.
+# A log block is small, so the choice matters little: to count 8192 of its about 10,000 rows would be a third of its
+# time.
 BLOCK_SAMPLE = 1024
 _ALWAYS_REPEATED = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 
@@ -51,8 +53,7 @@ _ALWAYS_REPEATED = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
 def writer_options(codec: str, rows: pa.Table, sample: int = _SAMPLE) -> dict[str, Any]:
     """Keyword arguments of a Parquet writer for a codec of ``hoodie.parquet.compression.codec`` (any case).
 
-    ``rows``: the first ones of the file; by ``sample`` of them columns are written as they are, or by a dictionary of their
-    values.
+    ``rows``: the first rows of the file. The first ``sample`` of them decide which columns get a dictionary.
     ConfigError as of :func:`compression_of`.
     """
     compression, level = compression_of(codec)
@@ -67,34 +68,35 @@ def writer_options(codec: str, rows: pa.Table, sample: int = _SAMPLE) -> dict[st
 
 
 def base_file_options(codec: str, rows: pa.Table, *, whole: bool) -> dict[str, Any]:
-    """The same for a base file, whose footer has statistics; ``whole``: ``rows`` are all that the file will have.
+    """As :func:`writer_options`, for a base file, whose footer has statistics. ``whole``: ``rows`` are all rows of the file.
 
-    Arrow leaves not-a-number out of the least and greatest value of a chunk, and Spark, for which it is greater than every
-    number, then leaves the chunk out of ``> 1000``. parquet-mr writes no statistics where there is one. So does this, of
-    which Arrow must be told before the first rows. Nested floats have none.
+    Arrow excludes NaN from the minimum and maximum of a chunk. Spark, for which NaN is greater than every number, then
+    skips the chunk for ``> 1000``. parquet-mr writes no statistics for a chunk with NaN. Arrow must know such columns
+    before the first rows: a column of floats gets statistics only if all rows are known and none is NaN. Nested floats
+    have none.
     """
     options = writer_options(codec, rows)
     return options | {"write_statistics": list(_with_statistics(rows, whole))} if _floats(rows.schema) else options
 
 
 def float_columns(schema: pa.Schema) -> tuple[str, ...]:
-    """Columns of floats, but for nested ones."""
+    """Names of the columns of floats, without nested ones."""
     return tuple(field.name for field in schema if pa.types.is_floating(field.type))
 
 
 def float_entries(schema: pa.Schema, nulls: Mapping[str, int]) -> dict[bytes, bytes]:
-    """What the footer of such a file says of its statistics, where it has columns of floats. ``nulls``: by column."""
+    """The footer entries for the statistics of columns of floats; empty without such columns. ``nulls``: count by column."""
     return {FLOAT_STATISTICS_KEY: json.dumps(nulls, sort_keys=True).encode()} if _floats(schema) else {}
 
 
 def float_nulls(footer: pq.FileMetaData) -> Mapping[str, int]:
-    """Nulls of the file by column of floats; nothing where the footer does not say."""
-    told = json.loads((footer.metadata or {}).get(FLOAT_STATISTICS_KEY, b"{}"))
-    return told if isinstance(told, dict) else {}
+    """Number of nulls for each column of floats in the file; empty where the footer does not have it."""
+    null_counts = json.loads((footer.metadata or {}).get(FLOAT_STATISTICS_KEY, b"{}"))
+    return null_counts if isinstance(null_counts, dict) else {}
 
 
-def tells_of_nan(footer: pq.FileMetaData) -> bool:
-    """Whether statistics of a floating column in this footer say that no value is not-a-number."""
+def has_nan_counts(footer: pq.FileMetaData) -> bool:
+    """Whether no chunk of this footer with NaN has statistics, so that the statistics of floats can be used."""
     return FLOAT_STATISTICS_KEY in (footer.metadata or {}) or (footer.created_by or "").startswith(_KNOWS_NAN)
 
 
@@ -113,7 +115,7 @@ def _with_statistics(rows: pa.Table, whole: bool) -> Iterator[str]:
 
 
 def compression_of(codec: str) -> tuple[str, int | None]:
-    """Arrow's name of a codec and its level. ConfigError for one that cannot be written."""
+    """(Arrow's name of a codec, its level). ConfigError for a codec that cannot be written."""
     found = _CODECS.get(codec.lower())
     if found is None:
         known = ", ".join(sorted(_CODECS))
@@ -122,7 +124,7 @@ def compression_of(codec: str) -> tuple[str, int | None]:
 
 
 def _repeated(sample: pa.Table) -> Iterator[str]:
-    """Parquet's names of the columns whose values come again: those whose values hardly do cost a sixth of the encoding."""
+    """Parquet's names of the columns with repeated values. A dictionary for others would cost a sixth of the encoding."""
     for field, column in zip(sample.schema, sample.columns, strict=True):
         if pa.types.is_nested(field.type):
             yield from (path for path, _ in _typed_leaves(field.name, field.type))
@@ -137,7 +139,7 @@ def _is_unique(column: pa.ChunkedArray) -> bool:
 
 
 def _typed_leaves(name: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """Of a nested column Parquet knows its innermost ones, by their paths."""
+    """The leaf columns of a column by Parquet's paths, with their types."""
     if pa.types.is_struct(kind):
         for field in kind:
             yield from _typed_leaves(f"{name}.{field.name}", field.type)
@@ -161,8 +163,7 @@ DEFAULT_ROW_GROUP_BYTES = 120 * 1024 * 1024  # hoodie.parquet.block.size
 
 @dataclass(frozen=True)
 class BaseFileResult:
-    """What was written: rows, bytes of the file, the key range (None without rows), the text of the bloom filter, and
-    Parquet's own footer."""
+    """A written file: rows, bytes, key range (None without rows), bloom filter as text, and Parquet's footer."""
 
     rows: int
     bytes: int
@@ -174,7 +175,7 @@ class BaseFileResult:
 
 @dataclass(frozen=True)
 class BaseFileFooter:
-    """What an index asks a base file's footer; ``bloom`` and the keys are None where the writer left them out."""
+    """The entries of a base file's footer for indexes; ``bloom`` and the keys are None where the writer left them out."""
 
     rows: int
     min_key: str | None
@@ -184,9 +185,9 @@ class BaseFileFooter:
 
 
 class BaseFileWriter:
-    """Writes one base file batch by batch into a stream; holds at most one row group in memory.
+    """Writes one base file batch by batch to a stream, with at most one row group in memory.
 
-    The stream stays open; ``where`` names it in messages. What stands in it is no whole file before :meth:`close`.
+    The stream is not closed. ``where`` names the file in messages. The file is incomplete before :meth:`close`.
     """
 
     def __init__(
@@ -199,8 +200,8 @@ class BaseFileWriter:
         bloom: BloomParams | None = None,
         row_group_bytes: int = DEFAULT_ROW_GROUP_BYTES,
     ) -> None:
-        """``schema`` and ``avro_json`` hold the meta columns; ``row_group_bytes`` counts uncompressed Arrow bytes."""
-        compression_of(codec)  # what cannot be written is refused before anything is
+        """``schema`` and ``avro_json`` include the meta columns; ``row_group_bytes`` counts uncompressed Arrow bytes."""
+        compression_of(codec)  # an error for a codec that cannot be written, before anything is
         self._out = out
         self._codec = codec
         self._where = where
@@ -227,7 +228,7 @@ class BaseFileWriter:
         for keys in rows.column(RECORD_KEY).chunks:
             self._index(keys)
         self._rows += rows.num_rows
-        # a batch is cut where a row group is full, so that a group's size does not depend on the caller's batches
+        # batches are split where a row group is full, so that its size does not depend on the caller's batches
         row_bytes = max(rows.nbytes, 1) / rows.num_rows
         start = 0
         while start < rows.num_rows:
@@ -241,11 +242,11 @@ class BaseFileWriter:
 
     @property
     def written_bytes(self) -> int:
-        """Bytes of the row groups finished so far."""
+        """Bytes of the finished row groups."""
         return self._out.tell()
 
     def close(self) -> BaseFileResult:
-        """Write the footer: the file is whole."""
+        """Write the footer, which completes the file."""
         self._flush(whole=True)
         footer = self._footer()
         writer = self._writer(self._schema.empty_table(), whole=True)
@@ -265,13 +266,13 @@ class BaseFileWriter:
         if error is None:
             self._opened.close()
             return
-        # The first error is the one to be told. After a close that failed Arrow's second says only that there is no footer.
+        # The first error is raised. Arrow's second one, of a failed close, only says that there is no footer.
         with suppress(Exception):
             self._opened.close()
         self._opened.is_open = False
 
     def _writer(self, first: pa.Table, *, whole: bool) -> pq.ParquetWriter:
-        """Parquet's writer, which is told by the file's first rows how to write its columns; ``whole``: these are all."""
+        """Parquet's writer, with options for the file's first rows; ``whole``: they are all rows of the file."""
         if self._opened is None:
             options = base_file_options(self._codec, first, whole=whole)
             self._opened = pq.ParquetWriter(self._out, self._schema, metadata_collector=self._footers, **options)
@@ -282,7 +283,7 @@ class BaseFileWriter:
             return
         if keys.null_count or pc.min(pc.binary_length(keys)).as_py() == 0:
             raise InvalidKeyError(
-                f"a row for {self._where} has a null or empty record key; such rows must not get here"
+                f"a row for {self._where} has a null or empty record key; reject such rows before they are written"
             )
         self._bloom.add(keys)
         low, high = (value.as_py() for value in pc.min_max(keys).values())
@@ -312,29 +313,30 @@ class BaseFileWriter:
 
 @contextmanager
 def open_base_file(storage: Storage, rel: str) -> Iterator[pq.ParquetFile]:
-    """The Parquet file; raises CorruptFileError naming it when it is cut short or no Parquet at all."""
+    """Open a Parquet file; CorruptFileError names it when it is truncated or not Parquet."""
     with storage.open_input(rel) as source:
         try:
             file = pq.ParquetFile(source)
         except (pa.ArrowInvalid, OSError) as error:
             raise CorruptFileError(
-                f"base file {storage.where(rel)} is no readable Parquet file ({error}); restore it or roll back the commit "
-                "that wrote it"
+                f"base file {storage.where(rel)} is not a readable Parquet file ({error}); restore it or roll back the "
+                "commit that wrote it"
             ) from error
         with file:
             yield file
 
 
 def range_of(metadata: pq.FileMetaData) -> tuple[str | None, str | None]:
-    """Least and greatest record key as the footer tells; None where the writer left them out."""
+    """(least, greatest) record key in the footer; None where the writer left them out."""
     entries: dict[bytes, bytes] = metadata.metadata or {}
     return _text(entries.get(MIN_KEY)), _text(entries.get(MAX_KEY))
 
 
 def comparable_range(low: str | None, high: str | None) -> tuple[str, str] | None:
-    """The key range of a footer where our comparison is the writer's; None: any key may be in the file.
+    """The key range of a footer where this program orders its keys as the writer does; None: any key may be in the file.
 
-    Hudi orders keys by UTF-16 units, we by code points; these differ only where such a character stands in a limit.
+    Hudi orders keys by UTF-16 units, this program by code points. They differ only for limits with characters from
+    U+E000 on.
     """
     if low is None or high is None or any(c >= "\ue000" for c in low + high) or low > high:
         return None

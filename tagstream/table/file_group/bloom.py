@@ -1,6 +1,6 @@
-"""Bloom filters of base file footers: built, written, read and asked for whole arrays of keys.
+"""Bloom filters of base file footers: build, write, read and query them for arrays of keys.
 
-Bytes (big-endian; the footer holds them in base64), as Hadoop's filter classes write them::
+Bytes (big-endian; base64 in the footer), as Hadoop's filter classes write them::
 
     SIMPLE      i32 -1 | i32 hashes | i8 1 (murmur) | i32 bits | bitmap
     DYNAMIC_V0  i32 -1 | i32 hashes | i8 1 | i32 bits | i32 nr | i32 keys in current row | i32 rows | rows x SIMPLE
@@ -8,8 +8,8 @@ Bytes (big-endian; the footer holds them in base64), as Hadoop's filter classes 
 Bit i of a bitmap is bit (i & 7) of byte (i >> 3). A dynamic filter gets a new row after every ``nr`` keys up to
 its maximum; then keys go round robin over the rows and the false positive rate rises.
 
-The hash is MurmurHash2 (32 bit). Two peculiarities of the Java code must be kept: the 1-3 bytes behind the last
-whole word are sign-extended, and they are taken from the end of the key (its last byte is the lowest).
+The hash is MurmurHash2 (32 bit), with two peculiarities of the Java code: the 1 to 3 bytes after the last whole word
+are sign-extended, and they are taken from the end of the key (its last byte is the lowest).
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tagstream.table.config import Kind
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.option_fields import option
 
 _M = np.uint32(0x5BD1E995)
 _UInt32s = npt.NDArray[np.uint32]
@@ -33,12 +35,12 @@ _Int64s = npt.NDArray[np.int64]
 
 
 class KeyHasher:
-    """Keys prepared for hashing under many seeds: what does not depend on the seed is done once."""
+    """Keys prepared for hashes with many seeds: the work that does not depend on the seed is done once."""
 
     def __init__(self, keys: pa.Array) -> None:
         """``keys``: string or binary array without nulls; hashed as UTF-8."""
         data, starts, lengths = _utf8(keys)
-        # Longest keys first: the keys that still have a word w are then a prefix, whatever the mix of lengths.
+        # Longest keys first: the keys that have a word w are then a prefix of the order.
         self.order: _Int64s = np.argsort(-lengths, kind="stable")
         starts, lengths = starts[self.order], lengths[self.order]
         self._lengths: _UInt32s = lengths.astype(np.uint32)
@@ -46,7 +48,7 @@ class KeyHasher:
         self._tail, self._tail_factor = _tails(data, starts, lengths)
 
     def hash(self, seeds: _UInt32s) -> _UInt32s:
-        """Hash of every key in ``order``, each under its own seed."""
+        """Hash of every key in ``order``; ``seeds`` has one seed for each key."""
         h = seeds ^ self._lengths
         for words in self._words:
             head = h[: len(words)]
@@ -61,7 +63,7 @@ class KeyHasher:
 
 
 def murmur2(keys: pa.Array, seed: int) -> npt.NDArray[np.int32]:
-    """Signed hashes of the keys, in their own order, under one seed."""
+    """Signed hashes of the keys with one seed, in the order of the keys."""
     hasher = KeyHasher(keys)
     hashes = np.empty(len(keys), np.int32)
     seeds = np.full(len(keys), seed & 0xFFFFFFFF, np.uint32)
@@ -70,7 +72,7 @@ def murmur2(keys: pa.Array, seed: int) -> npt.NDArray[np.int32]:
 
 
 def _utf8(keys: pa.Array) -> tuple[npt.NDArray[np.uint8], _Int64s, _Int64s]:
-    """(bytes with padding at the end, start and length of every key)."""
+    """(bytes with padding at the end, start of every key, length of every key)."""
     if keys.null_count:
         raise ValueError("a null key cannot be hashed")
     keys = keys.cast(pa.large_binary())
@@ -97,7 +99,7 @@ def _mixed_words(data: npt.NDArray[np.uint8], starts: _Int64s, lengths: _Int64s)
 
 
 def _tails(data: npt.NDArray[np.uint8], starts: _Int64s, lengths: _Int64s) -> tuple[_UInt32s, _UInt32s]:
-    """(xor value, multiplier) of the bytes behind the last whole word; 0 and 1 where there are none."""
+    """(value for xor, multiplier) of the bytes after the last whole word; 0 and 1 where there are none."""
     left = lengths & 3
     signed = data.view(np.int8)
     ends = starts + lengths
@@ -113,18 +115,47 @@ DYNAMIC_V0 = "DYNAMIC_V0"
 
 _ROW = struct.Struct(">iibi")
 _DYNAMIC = struct.Struct(">iii")
-_CHUNK = 1 << 15  # keys hashed at once: their words stay in the processor's cache
+_CHUNK = 1 << 15  # keys that are hashed at once: their words fit into the processor's cache
 _Bits = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class BloomParams:
-    """Size and kind of a filter; defaults of ``hoodie.index.bloom.*`` and ``hoodie.bloom.index.filter.*``."""
+    """Size and kind of the bloom filter in a base file's footer."""
 
-    kind: str = DYNAMIC_V0
-    num_entries: int = 60_000
-    fpp: float = 1e-9
-    dynamic_max_entries: int = 100_000
+    kind: str = option(
+        "hoodie.bloom.index.filter.type",
+        Kind.CHOICE,
+        "Kind of bloom filter in a base file's footer.",
+        default=DYNAMIC_V0,
+        values={kind: kind for kind in (DYNAMIC_V0, SIMPLE)},
+        aliases=("hoodie.bloom.filter.type",),
+    )
+    num_entries: int = option(
+        "hoodie.index.bloom.num_entries",
+        Kind.INT,
+        "Number of keys for which a bloom filter is sized.",
+        default=60_000,
+        minimum=1,
+        aliases=("hoodie.bloom.filter.num_entries",),
+    )
+    fpp: float = option(
+        "hoodie.index.bloom.fpp",
+        Kind.FLOAT,
+        "False positive rate of a bloom filter.",
+        default=1e-9,
+        minimum=1e-18,
+        maximum=0.5,
+        aliases=("hoodie.bloom.filter.fpp",),
+    )
+    dynamic_max_entries: int = option(
+        "hoodie.bloom.index.filter.dynamic.max.entries",
+        Kind.INT,
+        "Number of keys up to which a dynamic filter grows.",
+        default=100_000,
+        minimum=1,
+        aliases=("hoodie.bloom.filter.dynamic.max.entries",),
+    )
 
     def __post_init__(self) -> None:
         if self.kind not in (SIMPLE, DYNAMIC_V0):
@@ -134,22 +165,22 @@ class BloomParams:
 
     @property
     def bit_size(self) -> int:
-        """Bits of one row."""
+        """Number of bits in a row."""
         return math.ceil(self.num_entries * (-math.log(self.fpp) / (math.log(2) * math.log(2))))
 
     @property
     def num_hashes(self) -> int:
-        """Bits a key sets."""
+        """Number of bits that a key sets."""
         return math.ceil(math.log(2) * self.bit_size / self.num_entries)
 
     @property
     def max_rows(self) -> int:
-        """Rows a dynamic filter grows to."""
+        """The most rows of a dynamic filter."""
         return 1 if self.kind == SIMPLE else max(1, math.ceil(self.dynamic_max_entries / self.num_entries))
 
 
 class BloomFilter:
-    """A filter read from a footer: ``rows`` bitmaps of ``bit_size`` bits."""
+    """A filter from a footer: ``rows`` bitmaps of ``bit_size`` bits."""
 
     def __init__(self, kind: str, num_hashes: int, bit_size: int, rows: list[_Bits]) -> None:
         self.kind = kind
@@ -159,7 +190,10 @@ class BloomFilter:
 
     @classmethod
     def from_base64(cls, text: str | bytes, kind: str, where: str) -> BloomFilter:
-        """Filter of a footer; ``where`` (the file) is named by the CorruptFileError of bytes that are no filter."""
+        """The filter of a footer.
+
+        CorruptFileError names ``where`` (the file) for other bytes, UnsupportedTableError for other kinds.
+        """
         try:
             data = base64.b64decode(text, validate=True)
             return cls._parse(data, kind, where)
@@ -173,15 +207,15 @@ class BloomFilter:
         version, num_hashes, _, bit_size = _ROW.unpack_from(data, 0)
         if version != -1:
             raise UnsupportedTableError(
-                f"the bloom filter in the footer of {where} has the hash of an ancient Hudi; "
+                f"the bloom filter in the footer of {where} has the hash of a very old Hudi; "
                 "treat every key as a candidate"
             )
         if kind == SIMPLE:
             return cls(kind, num_hashes, bit_size, [_unpack_row(data, 0, bit_size)])
         if kind != DYNAMIC_V0:
             raise UnsupportedTableError(f"bloom filter type {kind!r} in the footer of {where} is not known")
-        if len(data) == _row_bytes(bit_size):  # it would have no rows, and so no keys
-            raise ValueError(f"it has the form of {SIMPLE}, and is called {kind}")
+        if len(data) == _row_bytes(bit_size):  # read as DYNAMIC_V0 it would have no rows, and so no keys
+            raise ValueError(f"it has the form of {SIMPLE}, but its type is {kind}")
         count = _DYNAMIC.unpack_from(data, _ROW.size)[2]
         step = _row_bytes(bit_size)
         start = _ROW.size + _DYNAMIC.size
@@ -190,7 +224,7 @@ class BloomFilter:
         return cls(kind, num_hashes, bit_size, [_unpack_row(data, start + i * step, bit_size) for i in range(count)])
 
     def might_contain(self, keys: pa.Array) -> _Bits:
-        """For every key (string array without nulls): False = certainly not in the file."""
+        """For every key (string array without nulls): False means that it is certainly not in the file."""
         found = np.zeros(len(keys), np.bool_)
         for start in range(0, len(keys), _CHUNK):
             hasher = KeyHasher(keys.slice(start, _CHUNK))
@@ -209,7 +243,7 @@ class BloomFilter:
 
 
 class BloomBuilder:
-    """A filter that grows while a file is written."""
+    """Builds a filter while a file is written."""
 
     def __init__(self, params: BloomParams) -> None:
         self._params = params
@@ -225,7 +259,7 @@ class BloomBuilder:
             self._add(keys.slice(start, _CHUNK))
 
     def _says_nothing(self) -> bool:
-        """True once all bits of all rows are set, as after some millions of keys: no key changes anything then."""
+        """True when all bits of all rows are set, as after some millions of keys: more keys change nothing."""
         return len(self._rows) == self._params.max_rows and all(bits.all() for bits in self._rows)
 
     def _add(self, keys: pa.Array) -> None:
@@ -245,7 +279,7 @@ class BloomBuilder:
                 bits[positions if len(members) == 1 else positions[rows]] = True
 
     def _row_of(self, number: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Row of the n-th key. Once full, Hadoop's class uses row 0 twice before it goes round."""
+        """Row of each key by its number. When all rows are full, Hadoop's class uses row 0 twice before the round robin."""
         if self._params.kind == SIMPLE:
             return np.zeros_like(number)
         full = self._params.num_entries * self._params.max_rows
@@ -253,7 +287,7 @@ class BloomBuilder:
         return np.where(number < full, number // self._params.num_entries, around)
 
     def to_base64(self) -> str:
-        """Text for the footer."""
+        """The filter as text for the footer."""
         head = _ROW.pack(-1, self._params.num_hashes, 1, self._params.bit_size)
         rows = [head + np.packbits(bits, bitorder="little").tobytes() for bits in self._rows]
         if self._params.kind == SIMPLE:
@@ -264,7 +298,10 @@ class BloomBuilder:
 
 
 def kind_of(text: str | bytes) -> str:
-    """The kind of a filter that a footer has, by its form: a simple one is a single row. Text that is none: the default."""
+    """The kind of a filter in a footer, by its form: a simple one has a single row.
+
+    DYNAMIC_V0, the default, for other text.
+    """
     try:
         data = base64.b64decode(text)
         return SIMPLE if len(data) == _row_bytes(_ROW.unpack_from(data, 0)[3]) else DYNAMIC_V0
@@ -277,11 +314,11 @@ def _row_bytes(bit_size: int) -> int:
 
 
 def _positions(hashes: npt.NDArray[np.uint32], bit_size: int) -> npt.NDArray[np.int64]:
-    """|hash rem bits| with Java's remainder, which has the sign of the hash: so that of the hash's absolute value.
+    """|hash rem bits| with Java's remainder, which has the sign of the hash: the remainder of the hash's absolute value.
 
-    NumPy divides by one number several times as fast as it takes remainders, and finds places by 64-bit numbers.
+    NumPy divides by one number several times faster than it computes remainders, and indexes with 64-bit numbers.
     """
-    left = np.abs(hashes.view(np.int32)).view(np.uint32)  # the least number stays as it is, and is 2^31 without a sign
+    left = np.abs(hashes.view(np.int32)).view(np.uint32)  # abs keeps the least int32, which is 2^31 as uint32
     whole = left // np.uint32(bit_size)
     whole *= np.uint32(bit_size)
     left -= whole

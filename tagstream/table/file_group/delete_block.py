@@ -1,9 +1,9 @@
 """Delete blocks: i32 version 3, i32 length, Avro binary of HoodieDeleteRecordList.
 
-Each record is (record key, partition path, ordering value). Versions 1 and 2 are Java's Kryo bytes; only tables of
-Hudi before 0.14 have them, and they are refused by name.
+Each record is (record key, partition path, ordering value). Versions 1 and 2 are Java's Kryo bytes. Only tables of
+Hudi before 0.14 have them; they are an error.
 
-Most blocks have one partition path and one kind of ordering value, because each delete of a block is of the
+Most blocks have one partition path and one type of ordering value, because each delete of a block is in the
 block's file group, and most ordering fields are numbers or times. These are read as arrays. Other blocks are read
 record by record.
 """
@@ -38,7 +38,8 @@ from tagstream.table.file_group.log_format import (
 )
 
 _SOME: Final = 0x02  # the second branch of ["null", "string"], as Avro writes it
-# Branches of the union with values of one width; those with an Avro number (Int, Long, Date, TimeMicros, TimestampMicros).
+# Branches of the union whose values have a fixed width; those that are an Avro number (Int, Long, Date, TimeMicros,
+# TimestampMicros).
 _FIXED: Final[dict[int, np.dtype[Any]]] = {4: np.dtype("<f4"), 5: np.dtype("<f8")}
 _NUMBERS: Final = (2, 3, 8, 10, 11)
 
@@ -48,7 +49,10 @@ _Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class UniformDeletes:
-    """``branch``: of the union of ordering wrappers, the same for all; ``values``: what stands in the wrappers."""
+    """Deletes with one partition path and one type of ordering value.
+
+    ``branch``: the branch of the union of ordering wrappers. ``values``: the values in the wrappers.
+    """
 
     keys: pa.Array
     partition_path: str
@@ -57,7 +61,7 @@ class UniformDeletes:
 
 
 def read_uniform(payload: bytes) -> UniformDeletes | None:
-    """The records of an Avro array of delete records; None when they are not all alike, or not whole."""
+    """The records of an Avro array of delete records; None when they differ in path or type, or are incomplete."""
     try:
         return _read(payload)
     except (IndexError, ValueError, pa.ArrowInvalid):
@@ -79,7 +83,7 @@ def _read(payload: bytes) -> UniformDeletes | None:
     data = np.frombuffer(payload, np.uint8)
     middles = _places(data, payload[path_begins:value], count)
     if len(middles) != count:
-        return None  # the same bytes within a key, or another path among them
+        return None  # a key contains the same bytes, or there is another path
     values, ends = _values(data, middles + (value - path_begins), branch)
     begins = np.concatenate([[first], ends[:-1]])
     if ends[-1] != len(data) - 1 or data[-1] != 0 or not (data[begins] == _SOME).all():
@@ -93,8 +97,8 @@ def _read(payload: bytes) -> UniformDeletes | None:
 
 
 def _places(data: _Bytes, wanted: bytes, least: int) -> _Ints:
-    """Where some bytes stand, if at ``least`` places or more."""
-    # From its end on: lengths and the branch are rarer than the letters that paths and keys are made of.
+    """Positions of some bytes; the search ends when there are fewer than ``least``."""
+    # From the last byte on: lengths and branch are rarer than the letters of paths and keys.
     last = len(wanted) - 1
     found: _Ints = np.flatnonzero(data[last:] == wanted[last])
     for i in range(last):
@@ -105,7 +109,7 @@ def _places(data: _Bytes, wanted: bytes, least: int) -> _Ints:
 
 
 def _values(data: _Bytes, at: _Ints, branch: int) -> tuple[_Ints | npt.NDArray[np.float64], _Ints]:
-    """The ordering values that begin at some places, and where they end."""
+    """(the ordering values that begin at some positions, their ends)."""
     kind = _FIXED.get(branch)
     if kind is None:
         return read_zigzags(data, at)
@@ -135,8 +139,8 @@ _SCHEMA = fastavro.parse_schema(
 class DeleteRecords:
     """Deletes of one block, in block order.
 
-    ``orderings`` is null where ``natural`` (bool array) is true: those win over everything older. It is None where no
-    record has an ordering value and the caller did not say the type.
+    ``orderings`` is null where ``natural`` (bool array) is true: those deletes win over everything older. It is None
+    when no record has an ordering value and the caller did not give the type.
     """
 
     keys: pa.Array
@@ -151,8 +155,9 @@ class DeleteRecords:
 def decode(content: bytes, where: str, ordering_type: pa.DataType | None = None) -> DeleteRecords:
     """Deletes of a block's content; ``where`` names the block in errors.
 
-    ``ordering_type`` is the ordering column's type. A value of another kind is natural order, as Hudi 0.15 takes it.
-    Without it all values must be of one type.
+    ``ordering_type`` is the type of the ordering column. A value of another kind has natural order, as in Hudi 0.15.
+    Without it all values must have one type. CorruptFileError for other content, UnsupportedTableError for old versions
+    and for values of several ordering fields in a table with one.
     """
     try:
         version, length = struct.unpack_from(">ii", content, 0)
@@ -163,13 +168,13 @@ def decode(content: bytes, where: str, ordering_type: pa.DataType | None = None)
             )
         payload = content[2 * I32.size : 2 * I32.size + length]
         if len(payload) != length:
-            raise ValueError(f"{len(payload)} bytes where {length} are announced")
+            raise ValueError(f"{len(payload)} bytes instead of {length}")
         uniform = read_uniform(payload)
         if uniform is not None:
             return _of_uniform(uniform, ordering_type)
         records: Any = fastavro.schemaless_reader(io.BytesIO(payload), _SCHEMA, None, return_record_name=True)
     except (struct.error, EOFError, ValueError, IndexError, StopIteration) as error:
-        raise CorruptFileError(f"{where} holds no readable delete records ({error}); restore the file") from error
+        raise CorruptFileError(f"{where} has no readable delete records ({error}); restore the file") from error
     orderings, natural = _orderings([record["orderingVal"] for record in records], where, ordering_type)
     return DeleteRecords(
         keys=pa.array([record["recordKey"] for record in records], pa.string()),
@@ -200,16 +205,16 @@ def _of_uniform(found: UniformDeletes, wanted: pa.DataType | None) -> DeleteReco
 
 
 def _orderings(values: list[Any], where: str, wanted: pa.DataType | None) -> tuple[pa.Array | None, Any]:
-    # Row loops: only blocks whose records differ come here (measured with the Avro decoding: 3 to 5 us a record).
+    # Row loops: only for blocks whose records differ (measured with the Avro decoding: 3 to 5 us a record).
     told = [None if value is None or _is_natural(value) else value for value in values]
     names = {value[0] for value in told if value is not None}
     if ordering_wrapper.ARRAY_NAME in names and (wanted is None or not pa.types.is_struct(wanted)):
         raise UnsupportedTableError(
             f"{where} has deletes with the values of several ordering fields, and the table has one ordering field or none; "
-            "give the table the ordering fields it was written with, or compact it with Hudi first"
+            "give the table the ordering fields that it was written with, or compact it with Hudi first"
         )
     if wanted is None and len(names) > 1:
-        raise UnsupportedTableError(f"{where} mixes ordering types {sorted(names)}; name the ordering column's type")
+        raise UnsupportedTableError(f"{where} mixes ordering types {sorted(names)}; give the ordering column's type")
     if wanted is None and not names:
         return None, np.ones(len(values), np.bool_)
     orderings = ordering_wrapper.decode(told, ordering_wrapper.TYPES[names.pop()] if wanted is None else wanted)
@@ -223,10 +228,10 @@ def _is_natural(value: Any) -> bool:
 def delete_blocks(
     keys: pa.Array, partition_path: str, orderings: pa.Array | None, instant: str, avro_json: str
 ) -> list[bytes]:
-    """Whole delete blocks: one of the deletes in natural order (null ordering), one of those with an ordering value.
+    """Whole delete blocks: one for deletes in natural order (null ordering), one for deletes with an ordering value.
 
-    They are apart because readers refuse a block that mixes ordering types. ``avro_json`` is the table's schema with
-    meta columns, which the header carries.
+    They are separate because readers refuse a block that mixes ordering types. ``avro_json`` is the table's schema with
+    meta columns, for the header.
     """
     header = {HeaderKey.SCHEMA: avro_json, HeaderKey.INSTANT_TIME: instant}
     natural = np.ones(len(keys), np.bool_)
@@ -247,7 +252,7 @@ def delete_blocks(
 
 
 def encode_content(keys: pa.Array, partition_path: str, branch: int, values: pa.Array) -> bytes:
-    """Content of a delete block whose records all have one partition path and one kind of ordering value."""
+    """Content of a delete block whose records all have one partition path and one type of ordering value."""
     path = partition_path.encode("utf-8")
     some = zigzag(1)  # the second branch of ["null", "string"]
     middle = some + zigzag(len(path)) + path + zigzag(branch)

@@ -1,8 +1,8 @@
-"""The file slices of a table at an instant, found by listing its partitions or in a given listing.
+"""The file slices of a table at an instant, from listed partitions or from a given listing.
 
-A slice is a base file and the log files over it. Up to table version 7 a log file names the base instant of its
-slice. From version 8 on it names its own delta commit, and belongs to the newest slice that began before that
-commit was completed.
+A slice is a base file and its log files. Up to table version 7 the name of a log file has the base instant of its
+slice. From version 8 on it has the instant of its own delta commit, and the file belongs to the newest slice that began
+before that commit was completed.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class LogFile:
 
 @dataclass(frozen=True)
 class FileSlice:
-    """One version of a file group. ``base_instant`` is where new log files of the group belong (up to version 7).
+    """One version of a file group. Up to version 7 new log files of the group use ``base_instant``.
 
-    ``next_log_version`` is free in the folder, counting also files of failed writes.
+    ``next_log_version`` is the next free log version, after all files in the folder, including those of failed writes.
     """
 
     partition_path: str
@@ -61,7 +61,7 @@ class FileSlice:
 
     @property
     def base_path(self) -> str | None:
-        """The base file relative to the table's base path."""
+        """The base file relative to the table's base path; None without one."""
         return join(self.partition_path, self.base_file.name) if self.base_file else None
 
     @property
@@ -71,7 +71,7 @@ class FileSlice:
 
     @property
     def size(self) -> int:
-        """Bytes of the base file and the log files together."""
+        """Total bytes of the base file and the log files."""
         return (self.base_file.size if self.base_file else 0) + sum(log.size for log in self.log_files)
 
 
@@ -80,7 +80,7 @@ _PREFIXES = 32
 
 @dataclass
 class _Group:
-    """The files of one file group as listed, committed or not."""
+    """All files of one file group, committed or not."""
 
     file_id: str
     bases: list[BaseFile]
@@ -88,22 +88,22 @@ class _Group:
 
 
 class ArchivedTimes(Protocol):
-    """When actions were completed that are no longer on the active timeline."""
+    """Completion times of actions that are no longer on the active timeline."""
 
     def completion_time(self, time: str) -> str | None:
-        """The completion time of an archived instant; None for one that is not in the archive."""
+        """The completion time of an archived instant; None when it is not in the archive."""
         ...
 
 
 class Listing(Protocol):
-    """The files of a table, known without listing its folders."""
+    """The files of a table, from a source other than its folders, such as the metadata table."""
 
     def partitions(self) -> list[str]:
         """All partition paths, sorted."""
         ...
 
     def look_up(self, partition_paths: Collection[str]) -> None:
-        """Look up several partitions at once, before their files are asked for one by one."""
+        """Load several partitions at once, before :meth:`files` is called for each."""
         ...
 
     def files(self, partition_path: str) -> Mapping[str, int]:
@@ -115,8 +115,8 @@ class Listing(Protocol):
 class FileSystemView:
     """The committed slices as of ``as_of`` (an instant time; None: nothing is committed).
 
-    ``archived``: from version 8 on a log file belongs to a slice by its commit's completion time, which is in the archive
-    once the commit is. ``listing``: where the files are known from; None: the folders are listed.
+    ``archived``: completion times of archived commits, which assign log files to slices from version 8 on. ``listing``: the
+    source of the files; None: the folders are listed.
     """
 
     storage: Storage
@@ -131,27 +131,27 @@ class FileSystemView:
         return list_partitions(self.storage) if self.listing is None else self.listing.partitions()
 
     def look_up(self, partition_paths: Collection[str]) -> None:
-        """Say which partitions are asked next: a listing looks them up at once. Folders are listed one by one, later."""
+        """Announce partitions that are needed next: a listing loads them at once. Folders are listed later, one by one."""
         if self.listing is not None:
             self.listing.look_up(partition_paths)
 
     def latest_merged_slices(self, partition_path: str) -> list[FileSlice]:
         """The newest slice of every file group that is not replaced, sorted by file id.
 
-        A pending compaction's slice comes merged with the one before it: together they are the group's content.
+        The slice of a pending compaction is merged with the one before it: both together are the group's content.
         """
         groups = self._groups(partition_path)
         found = (self._latest(partition_path, group) for _, group in sorted(groups.items()))
         return [file_slice for file_slice in found if file_slice is not None]
 
     def latest_slice(self, partition_path: str, file_id: str) -> FileSlice | None:
-        """The newest merged slice of one file group; None when the group has no committed one."""
+        """The newest merged slice of one file group; None when the group has no committed slice."""
         return self.latest_slices(partition_path, [file_id]).get(file_id)
 
     def latest_slices(self, partition_path: str, file_ids: Collection[str]) -> dict[str, FileSlice]:
-        """The newest merged slices of some file groups by file id; a group without a committed one is left out.
+        """The newest merged slices of some file groups by file id, without groups that have no committed slice.
 
-        The partition is listed once, however many they are.
+        The partition is listed once.
         """
         groups = self._groups(partition_path, frozenset(file_ids))
         found = {file_id: self._latest(partition_path, group) for file_id, group in groups.items()}
@@ -164,9 +164,9 @@ class FileSystemView:
         return [base for base in found if base is not None]
 
     def all_slices(self, partition_path: str) -> dict[str, tuple[FileSlice, ...]]:
-        """Every committed slice of each file group, oldest first, by file id; those of replaced groups, too.
+        """Every committed slice of each file group, oldest first, by file id, including replaced groups.
 
-        A slice that a pending compaction has begun (up to version 7) is one of its own here. Two base files of one instant
+        A slice that a pending compaction has begun (up to version 7) is separate here. Two base files of one instant
         are two slices: one of them is a leftover. A group without a committed slice is left out.
         """
         by_time = (
@@ -211,11 +211,11 @@ class FileSystemView:
         return groups
 
     def _files(self, partition_path: str, only: frozenset[str] | None) -> Iterator[tuple[str, int]]:
-        """Names and sizes of the files of a partition, at least those of the file ids."""
+        """Names and sizes of the files of a partition; at least all files of the file ids."""
         prefixes: tuple[str, ...] = ("",)
         if (
             only is not None and len(only) <= _PREFIXES
-        ):  # else to compare each name with all costs more than to look at all
+        ):  # with more prefixes, comparing each name with all costs more than reading all entries
             prefixes = tuple(f"{dot}{file_id}_" for file_id in only for dot in ("", "."))
         if self.listing is not None:
             listed = self.listing.files(partition_path).items()
@@ -235,7 +235,7 @@ class FileSystemView:
     def _completed_at(self, time: str) -> str:
         known, start = self.timeline.completion_time(time), self.timeline.start
         if known == time and self.archived is not None and start is not None and time < start:
-            # One that the archive lacks counts as completed in no time, as for Hudi.
+            # As in Hudi, a commit that the archive lacks has its instant time.
             return self.archived.completion_time(time) or time
         return known
 
@@ -260,10 +260,10 @@ class FileSystemView:
     def _latest_by_name(
         self, partition_path: str, group: _Group, logs: list[LogFile], pending: str | None
     ) -> FileSlice | None:
-        """Table versions up to 7."""
+        """The newest slice for table versions up to 7."""
         times = {base.instant for base in group.bases} | {log.time for log in logs}
         committed = [time for time in times if self._committed(time) and time != pending]
-        # A driver that was paused wrote this plan: the group has a later slice, and no writer went by it.
+        # A paused driver wrote this plan: the group has a later slice, and no writer has used the plan.
         if pending is not None and any(time > pending for time in committed):
             pending = None
         base_instant = max(committed, default=None)
@@ -275,7 +275,7 @@ class FileSystemView:
         return FileSlice(partition_path, group.file_id, instants[-1], base, own)
 
     def _latest_by_completion(self, partition_path: str, group: _Group, logs: list[LogFile]) -> FileSlice | None:
-        """Table versions from 8 on. A pending compaction needs no care: its deltas lie over the same base file."""
+        """The newest slice for table versions from 8 on. A pending compaction changes nothing: it keeps the base file."""
         base = self._newest_base(group)
         own = [log for log in logs if self._committed(log.time)]
         if base is not None:
@@ -289,7 +289,7 @@ class FileSystemView:
 def _slices(
     partition_path: str, group: _Group, bases: Sequence[BaseFile], logs: Mapping[str, Sequence[LogFile]]
 ) -> tuple[FileSlice, ...]:
-    """Slices of these base files, and of these logs by the instants of their slices, oldest first."""
+    """Slices of these base files and of these logs (by the instants of their slices), oldest first."""
     found = []
     for time in sorted({base.instant for base in bases} | logs.keys()):
         own = sorted((base for base in bases if base.instant == time), key=lambda base: base.name)
@@ -300,14 +300,14 @@ def _slices(
 
 
 def committed_entries(entries: Iterable[FileEntry], timeline: Timeline) -> dict[str, int]:
-    """Sizes in bytes of those in a listing, by name; older slices are among them."""
+    """Sizes in bytes, by name, of the files of a listing that are committed, including those of older slices."""
     return committed_files({entry.name: entry.size for entry in entries if not entry.is_dir}, timeline)
 
 
 def committed_files(sizes: Mapping[str, int], timeline: Timeline) -> dict[str, int]:
-    """Those of the files, given by name, that belong to completed instants.
+    """The committed files among these (sizes by name).
 
-    Up to version 7 the name of a log file has the time of its slice, which may have been begun by a plan.
+    Up to version 7 the name of a log file has the time of its slice, which a compaction plan may have begun.
     """
     plans = frozenset(timeline.pending_compactions.values())
 

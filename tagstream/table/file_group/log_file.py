@@ -1,8 +1,8 @@
-"""Log files, read: walked block by block as Hudi's reader does, with the content read only when it is needed.
+"""Read log files: block by block as Hudi's reader does, and the content of a block only when it is needed.
 
-The walk reads headers only. The order of the blocks decides which of a slice's blocks count.
+The scan reads only headers. The order of the blocks decides which blocks of a slice are valid.
 
-An Avro data block is i32 version 3, i32 count, then per record i32 length and its Avro binary.
+An Avro data block is i32 version 3, i32 count, then for each record i32 length and its Avro binary.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.storage.storage import Storage
 
 _VERSION = 3
-_CHUNK = 4096  # records that are Python objects at one time
-# Left as plain numbers: Arrow takes them as they are, without a Python object per value and without its year 9999.
+_CHUNK = 4096  # records that are Python objects at the same time
+# Logical types that are read as plain numbers. Arrow converts them without Python objects, whose years end at 9999.
 _NUMBERS = ("date", "time-millis", "time-micros", "uuid")
 _LENGTH = {"name": "_record_length", "type": {"type": "fixed", "name": "_record_length", "size": I32.size}}
 
 
 def decode(content: bytes, avro_json: str, where: str, columns: Collection[str] | None = None) -> pa.Table:
-    """Rows in the writer's schema (``avro_json``, with meta columns), or only the named columns of them.
+    """Rows in the writer's schema (``avro_json``, with meta columns), or only the columns of these names.
 
-    ``where`` names the block in errors.
+    ``where`` names the block in errors: CorruptFileError, and UnsupportedTableError for another content version.
     """
     arrow = avro_to_arrow(avro_json, keep_meta=True)
     wanted = pa.schema([field for field in arrow if columns is None or field.name in columns])
@@ -58,14 +58,14 @@ def decode(content: bytes, avro_json: str, where: str, columns: Collection[str] 
             raise UnsupportedTableError(f"{where} has Avro content of version {version}; only {_VERSION} can be read")
         batches = [_batch(records, wanted) for records in _records(content, count, _array_schema(avro_json))]
     except (struct.error, EOFError, ValueError, IndexError, StopIteration) as error:
-        raise CorruptFileError(f"{where} holds no readable Avro records ({error}); restore the file") from error
+        raise CorruptFileError(f"{where} has no readable Avro records ({error}); restore the file") from error
     return pa.Table.from_batches(batches, schema=wanted)
 
 
 def encode(rows: pa.Table, avro_json: str) -> bytes:
     """Content of a block of these rows; ``avro_json`` is their schema, with meta columns.
 
-    A row loop, for there is no compiled writer from Arrow (measured: 20 us a record of 10 plain columns).
+    A row loop, because there is no compiled writer from Arrow (measured: 20 us for a record of 10 plain columns).
     """
     plain = _plain(json.loads(avro_json))
     parsed = fastavro.parse_schema(plain)
@@ -82,14 +82,14 @@ def encode(rows: pa.Table, avro_json: str) -> bytes:
 
 
 def _batch(records: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:
-    # A row loop: Avro has no column form, and no compiled reader for it gives Arrow (measured: 10 us a record of 13
-    # columns, 25 us of 23 columns with nested ones, three quarters of it in the Avro library).
+    # A row loop: no compiled Avro reader returns Arrow (measured: 10 us for a record of 13 columns, 25 us for 23
+    # columns with nested ones, three quarters of it in the Avro library).
     columns = [pa.array([record[field.name] for record in records], field.type) for field in schema]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _records(content: bytes, count: int, schema: Any) -> Iterator[list[dict[str, Any]]]:
-    """Records, chunk by chunk. A chunk is given to the Avro library as one array whose items begin with the length."""
+    """Records in chunks. A chunk is given to the Avro library as one array, whose items begin with the length."""
     start = 2 * I32.size
     for first in range(0, count, _CHUNK):
         size = min(_CHUNK, count - first)
@@ -97,12 +97,12 @@ def _records(content: bytes, count: int, schema: Any) -> Iterator[list[dict[str,
         stream = io.BytesIO(b"".join([zigzag(size), content[start:end], zigzag(0)]))
         yield fastavro.schemaless_reader(stream, schema, None)  # type: ignore[misc]
         if stream.read(1):
-            raise ValueError(f"the records behind byte {start} do not end where their lengths say")
+            raise ValueError(f"the records after byte {start} do not end where their lengths say")
         start = end
 
 
 def _end(content: bytes, offset: int, count: int) -> int:
-    """Offset behind so many records, by their lengths."""
+    """Offset after this number of records, by their lengths."""
     for _ in range(count):
         (length,) = I32.unpack_from(content, offset)
         offset += I32.size + length
@@ -118,7 +118,7 @@ def _array_schema(avro_json: str) -> Any:
 
 
 def _plain(avro: Any) -> Any:
-    """The schema without the logical types that would make Python objects of numbers."""
+    """The schema without the logical types whose numbers would become Python objects."""
     if isinstance(avro, list):
         return [_plain(branch) for branch in avro]
     if not isinstance(avro, dict):
@@ -130,10 +130,10 @@ def _plain(avro: Any) -> Any:
 
 @dataclass(frozen=True)
 class LogBlock:
-    """A block's kind, header (by the names of HeaderKey) and place; a CORRUPT one has no header.
+    """The kind, header (by the names of HeaderKey) and position of a block. A CORRUPT block has no header.
 
-    ``path`` is relative to the table, ``offset`` that of the block's magic; ``content_offset`` and ``content_length`` tell
-    where its content lies.
+    ``path`` is relative to the table. ``offset`` is that of the block's magic. ``content_offset`` and
+    ``content_length`` are the position of its content in the file, in bytes.
     """
 
     storage: Storage
@@ -151,7 +151,7 @@ class LogBlock:
 
     @property
     def target_instant(self) -> str | None:
-        """Instant a rollback command takes back."""
+        """Instant that a rollback command rolls back."""
         return self.header.get("TARGET_INSTANT_TIME")
 
     @property
@@ -161,26 +161,26 @@ class LogBlock:
 
     @property
     def is_partial(self) -> bool:
-        """True for a partial update, whose rows have some of the table's columns only."""
+        """True for a partial update, whose rows have only some of the table's columns."""
         return self.header.get("IS_PARTIAL", "").lower() == "true"
 
     @property
     def compacted_instants(self) -> frozenset[str]:
-        """Of a log compaction's block: the instants whose blocks of this slice it stands for; else none."""
+        """Instants whose blocks of this slice a block of a log compaction replaces; empty for other blocks."""
         return frozenset(filter(None, self.header.get("COMPACTED_BLOCK_TIMES", "").split(",")))
 
     @property
     def columns(self) -> frozenset[str]:
-        """Names of the columns that a data block has, with the meta columns."""
+        """Names of the columns of a data block, with the meta columns."""
         return frozenset(field["name"] for field in json.loads(self._schema())["fields"])
 
     @property
     def where(self) -> str:
-        """The block's place, for messages."""
+        """The block's file and offset, for messages."""
         return f"{self.type.name} block at byte {self.offset} of {self.storage.where(self.path)}"
 
     def content(self) -> bytes:
-        """The content's bytes."""
+        """Bytes of the content. CorruptFileError when the file is shorter than before."""
         data = self.storage.read_range(self.path, self.content_offset, self.content_length)
         if len(data) != self.content_length:
             raise CorruptFileError(f"{self.where} became shorter while it was read; read the table again")
@@ -189,8 +189,8 @@ class LogBlock:
     def read_table(self, reader_schema: pa.Schema | None = None) -> pa.Table:
         """Rows of a data block, in the reader's schema or else in the writer's.
 
-        Raises UnsupportedTableError for kinds that hold no rows of a data table. Of a partial update the columns that it
-        leaves out are null in a reader's schema that has them.
+        Raises UnsupportedTableError for kinds without rows of a data table. Columns that a partial update lacks are
+        null in a reader's schema that has them.
         """
         if self.type is BlockType.AVRO_DATA:
             columns = None if reader_schema is None else reader_schema.names
@@ -198,13 +198,13 @@ class LogBlock:
         elif self.type is BlockType.PARQUET_DATA:
             rows = self._read_parquet(reader_schema)
         else:
-            raise UnsupportedTableError(f"{self.where} holds no rows of a data table; only Avro and Parquet blocks do")
+            raise UnsupportedTableError(f"{self.where} has no rows of a data table; only Avro and Parquet blocks do")
         return rows if reader_schema is None else from_file(rows, reader_schema, self.where)
 
     def deletes(self, ordering_type: pa.DataType | None = None) -> DeleteRecords:
         """Keys of a delete block; see ``delete_block.decode`` for the ordering values."""
         if self.type is not BlockType.DELETE:
-            raise ValueError(f"{self.where} is no delete block")
+            raise ValueError(f"{self.where} is not a delete block")
         return delete_block.decode(self.content(), self.where, ordering_type)
 
     def _schema(self) -> str:
@@ -220,21 +220,23 @@ class LogBlock:
             known = set(file.schema_arrow.names)
             return file.read([name for name in reader_schema.names if name in known])
         except (pa.ArrowInvalid, OSError) as error:
-            raise CorruptFileError(f"{self.where} holds no readable Parquet ({error}); restore the file") from error
+            raise CorruptFileError(
+                f"{self.where} has no readable Parquet content ({error}); restore the file"
+            ) from error
 
 
 def avro_data_block(rows: pa.Table, avro_json: str, instant: str) -> bytes:
-    """Whole Avro data block of rows with meta columns; slow beside a Parquet one."""
+    """Whole Avro data block of rows with meta columns; slower to make than a Parquet block."""
     header = {HeaderKey.SCHEMA: avro_json, HeaderKey.INSTANT_TIME: instant}
     return encode_block(BlockType.AVRO_DATA, header, encode(rows, avro_json))
 
 
 def data_block(rows: pa.Table, avro_json: str, instant: str, codec: str = "gzip") -> bytes:
-    """Whole Parquet data block of rows with meta columns; ``avro_json`` is their schema, with meta columns too."""
+    """Whole Parquet data block of rows with meta columns; ``avro_json`` is their schema, with meta columns, too."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, rows.schema, **writer_options(codec, rows, BLOCK_SAMPLE)) as writer:
         writer.write_table(rows)
-        # As the JVM writes it; without a bloom filter and key range, which only base files carry.
+        # As the JVM writes it, without bloom filter and key range, which only base files have.
         writer.add_key_value_metadata({"writer.model.name": "avro", "parquet.avro.schema": avro_json})
     header = {HeaderKey.SCHEMA: avro_json, HeaderKey.INSTANT_TIME: instant}
     return encode_block(BlockType.PARQUET_DATA, header, memoryview(sink.getvalue()))
@@ -247,9 +249,9 @@ _SCAN_CHUNK = 1024 * 1024
 def scan_log_file(storage: Storage, rel: str) -> Iterator[LogBlock]:
     """Blocks of a log file in file order.
 
-    A block that is damaged is yielded as one CORRUPT block that ends before the next magic (or at the end of the
-    file); scanning goes on behind it. Damaged means: its size leads past the end of the file, the size repeated at
-    its end differs, or no magic follows. Raises CorruptFileError when the file does not begin with a block.
+    A damaged block is yielded as one CORRUPT block that ends before the next magic (or at the end of the file); the
+    scan continues after it. A block is damaged when its size exceeds the file, when the size repeated at its end
+    differs, or when no magic follows. Raises CorruptFileError when the file does not begin with a block.
     """
     with storage.open_input(rel) as file:
         for block, _ in _walk(file, storage, rel):
@@ -257,9 +259,9 @@ def scan_log_file(storage: Storage, rel: str) -> Iterator[LogBlock]:
 
 
 def split_log_file(storage: Storage, rel: str) -> Iterator[tuple[LogBlock, bytes]]:
-    """The blocks of a small log file, read whole at once: each with all of its bytes, its magic among them.
+    """The blocks of a small log file, which is read at once: each block with all of its bytes, including its magic.
 
-    What damaged means, and the errors, are those of :func:`scan_log_file`.
+    Damaged blocks and errors are as in :func:`scan_log_file`.
     """
     data = storage.read(rel)
     for block, behind in _walk(pa.BufferReader(data), storage, rel):
@@ -267,14 +269,14 @@ def split_log_file(storage: Storage, rel: str) -> Iterator[tuple[LogBlock, bytes
 
 
 def _walk(file: pa.NativeFile, storage: Storage, rel: str) -> Iterator[tuple[LogBlock, int]]:
-    """Each block and where it ends."""
+    """(block, its end) of each block."""
     end = file.size()
     offset = 0
-    # fewer bytes than a magic are the end of the file, also for Hudi's reader
+    # as in Hudi's reader, the file ends when there are fewer bytes than a magic
     while offset + len(MAGIC) <= end:
         if _read(file, offset, len(MAGIC)) != MAGIC:
             raise CorruptFileError(
-                f"{storage.where(rel)} is no log file: no block begins at byte {offset}; restore the file"
+                f"{storage.where(rel)} is not a log file: no block begins at byte {offset}; restore the file"
             )
         start = offset + len(MAGIC)
         size = _intact_size(file, start, end)
@@ -287,7 +289,7 @@ def _walk(file: pa.NativeFile, storage: Storage, rel: str) -> Iterator[tuple[Log
 
 
 def _intact_size(file: pa.NativeFile, start: int, end: int) -> int | None:
-    """Size of the block whose size field is at ``start``; None when it is damaged."""
+    """Size of the block whose size field is at ``start``; None when the block is damaged."""
     if start + I64.size > end:
         return None
     (size,) = I64.unpack(_read(file, start, I64.size))
@@ -321,7 +323,9 @@ def _read_block(file: pa.NativeFile, storage: Storage, rel: str, offset: int, si
     except (ValueError, struct.error) as error:
         raise CorruptFileError(f"{where} has a broken header ({error}); restore the file") from error
     if version != VERSION or kind not in list(BlockType):
-        raise UnsupportedTableError(f"{where} has version {version} and type {kind}, which this reader does not know")
+        raise UnsupportedTableError(
+            f"{where} has version {version} and type {kind}, which this reader does not support"
+        )
     content = start + used + I64.size
     if length < 0 or content + length > start + size:
         raise CorruptFileError(f"{where} has a content of {length} bytes, more than the block; restore the file")
@@ -329,10 +333,10 @@ def _read_block(file: pa.NativeFile, storage: Storage, rel: str, offset: int, si
 
 
 def _next_magic(file: pa.NativeFile, start: int, end: int) -> int:
-    """Offset of the first magic at or behind ``start``, else the end of the file."""
+    """Offset of the first magic from ``start`` on, else the end of the file."""
     offset = start
     while offset < end:
-        # chunks overlap, so that a magic across two of them is found
+        # chunks overlap, so that a magic across two chunks is found
         found = _read(file, offset, _SCAN_CHUNK + len(MAGIC) - 1).find(MAGIC)
         if found >= 0:
             return offset + found
@@ -346,10 +350,10 @@ def _read(file: pa.NativeFile, offset: int, length: int) -> bytes:
 
 
 def with_block(counted: list[LogBlock], block: LogBlock) -> list[LogBlock]:
-    """The blocks that count, with one more.
+    """The valid blocks after one more block; ``counted`` may be changed and returned.
 
-    A rollback takes those of its target away. A log compaction's block stands for those of the instants it names, at the
-    place of the last of them: blocks written since the compaction was planned come after it.
+    A rollback removes the blocks of its target. A log compaction's block replaces the blocks of the instants that it
+    names, at the position of the last one: blocks that were written after the compaction was planned stay behind it.
     """
     if block.type is BlockType.COMMAND:
         return [earlier for earlier in counted if earlier.instant != block.target_instant]

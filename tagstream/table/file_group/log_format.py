@@ -1,9 +1,9 @@
-"""Bytes of a log file: blocks back to back, written into a new file, and Avro's numbers and values inside them.
+"""Bytes of a log file: consecutive blocks, written to a new file, and Avro's numbers and values inside them.
 
 A block (all integers big-endian)::
 
     "#HUDI#"            6 bytes
-    i64 size            bytes behind this field up to and with the last i64
+    i64 size            bytes after this field up to and including the last i64
     i32 version = 1
     i32 block type
     header              i32 count, count x (i32 key, i32 length, utf8)
@@ -12,7 +12,7 @@ A block (all integers big-endian)::
     footer              i32 count = 0
     i64 total           size + 6
 
-Zigzag numbers, length-prefixed values and decimals are read and written singly or for whole arrays at once.
+Zigzag numbers, length-prefixed values and decimals are read and written one by one or as whole arrays.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ MAGIC = b"#HUDI#"
 VERSION = 1
 I32 = struct.Struct(">i")
 I64 = struct.Struct(">q")
-# from the version up to the header, and what a block without header and content holds behind its size
+# all bytes after the size field of a block without header entries and content: version to header, lengths, footer,
+# total
 SMALLEST_SIZE = I32.size * 3 + I64.size + I32.size + I64.size
 
 
 class BlockType(IntEnum):
-    """Kinds of blocks, by their number in the file; CORRUPT is never written, it is what a reader finds."""
+    """Kinds of blocks, by their number in the file. CORRUPT is never written: a reader gives it to damaged blocks."""
 
     COMMAND = 0
     DELETE = 1
@@ -62,11 +63,11 @@ class HeaderKey(IntEnum):
     BASE_FILE_INSTANT_TIME_OF_RECORD_POSITIONS = 8
 
 
-ROLLBACK_COMMAND = "0"  # the only command there is: forget the blocks of TARGET_INSTANT_TIME
+ROLLBACK_COMMAND = "0"  # the only command: ignore the blocks of TARGET_INSTANT_TIME
 
 
 def encode_block(kind: BlockType, header: dict[HeaderKey, str], content: bytes | memoryview) -> bytes:
-    """One whole block. The header's entries keep the given order (Java's is that of a hash map: any)."""
+    """One whole block. The header's entries keep the given order (in Java it is that of a hash map, and so arbitrary)."""
     entries = [I32.pack(len(header))]
     for key, value in header.items():
         text = value.encode("utf-8")
@@ -89,9 +90,9 @@ def encode_block(kind: BlockType, header: dict[HeaderKey, str], content: bytes |
 
 
 def decode_header(data: bytes, offset: int) -> tuple[dict[str, str], int]:
-    """(header by key name, offset behind it). Keys this version does not know are kept under their number.
+    """(header by key name, offset after it). Unknown keys are kept under their number.
 
-    Raises ValueError or struct.error for bytes that are no header.
+    Raises ValueError or struct.error for bytes that are not a header.
     """
     (count,) = I32.unpack_from(data, offset)
     offset += I32.size
@@ -107,17 +108,17 @@ def decode_header(data: bytes, offset: int) -> tuple[dict[str, str], int]:
     return header, offset
 
 
-_LONGEST = 10  # bytes of a 64 bit number in groups of 7
+_LONGEST = 10  # bytes of a 64-bit number in groups of 7 bits
 _Ints = npt.NDArray[np.int64]
 
 
 def zigzag(value: int) -> bytes:
-    """One number."""
+    """One number as an Avro int or long."""
     return varint((value << 1) ^ (value >> 63))
 
 
 def varint(value: int) -> bytes:
-    """A number from 0 on in groups of 7 bits, as Avro has zigzag numbers and protobuf plain ones."""
+    """A number from 0 on in groups of 7 bits: Avro uses it for zigzag numbers, protobuf for plain ones."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -127,7 +128,7 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number of :func:`varint` at a place, and where it ends. ValueError: it is cut, or has more than 64 bits."""
+    """(number, end) of the :func:`varint` at an offset. ValueError when it is truncated or has more than 64 bits."""
     value = 0
     for shift in range(0, 7 * _LONGEST, 7):
         if at >= len(data):
@@ -140,13 +141,13 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def read_zigzag(data: bytes, at: int) -> tuple[int, int]:
-    """The number of :func:`zigzag` at a place, and where it ends; ValueError as of :func:`read_varint`."""
+    """(number, end) of the :func:`zigzag` at an offset; ValueError as of :func:`read_varint`."""
     value, end = read_varint(data, at)
     return (value >> 1) ^ -(value & 1), end
 
 
 def zigzags(values: npt.NDArray[np.int64]) -> pa.Array:
-    """Binary array with one number per element."""
+    """Binary array with the :func:`zigzag` of each number."""
     rest = ((values << 1) ^ (values >> 63)).view(np.uint64)
     groups = (rest[:, None] >> (np.arange(_LONGEST, dtype=np.uint64) * np.uint64(7))).astype(np.uint64)
     lengths = np.maximum(1, (groups != 0).sum(axis=1))
@@ -157,9 +158,9 @@ def zigzags(values: npt.NDArray[np.int64]) -> pa.Array:
 
 
 def read_zigzags(data: npt.NDArray[np.uint8], at: _Ints) -> tuple[_Ints, _Ints]:
-    """The numbers that begin at some places, and where they end; one that is cut has its end behind the data's.
+    """(numbers that begin at some offsets, their ends). A truncated number has its end after the end of the data.
 
-    ValueError for one of more than 64 bits.
+    ValueError for a number of more than 64 bits.
     """
     value, ends = np.zeros(len(at), np.uint64), at.copy()
     open_ = np.ones(len(at), np.bool_)
@@ -174,14 +175,14 @@ def read_zigzags(data: npt.NDArray[np.uint8], at: _Ints) -> tuple[_Ints, _Ints]:
 
 
 def prefixed(values: pa.Array) -> pa.Array:
-    """Strings or bytes (no nulls) behind their lengths."""
+    """Strings or bytes (no nulls) with their lengths before them, as Avro has them."""
     values = values.cast(pa.binary())
     lengths = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
     return pc.binary_join_element_wise(zigzags(lengths), values, b"")
 
 
 def binary_array(data: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> pa.Array:
-    """Binary array whose elements lie in ``data`` one behind the other."""
+    """Binary array whose elements are consecutive in ``data``."""
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
@@ -189,13 +190,13 @@ def binary_array(data: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) ->
 
 
 def slices(data: npt.NDArray[np.uint8], starts: _Ints, lengths: _Ints) -> pa.Array:
-    """Binary array whose elements begin at some places of ``data`` and have these lengths, none below 0."""
+    """Binary array of the slices of ``data`` with these starts and lengths (not negative)."""
     before = np.cumsum(lengths) - lengths
     return binary_array(data[np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))], lengths)
 
 
 def joined(values: pa.Array) -> bytes:
-    """All elements of a binary array (no nulls) in one."""
+    """All elements of a binary array (no nulls), concatenated."""
     if len(values) == 0:
         return b""
     offsets = np.frombuffer(values.buffers()[1], np.int32)[values.offset : values.offset + len(values) + 1]
@@ -204,12 +205,12 @@ def joined(values: pa.Array) -> bytes:
 
 
 def unscaled_bytes(value: int) -> bytes:
-    """A decimal of the type bytes: the fewest of its unscaled number, in two's complement, as Java gives them."""
+    """A decimal of type bytes: the shortest two's complement of its unscaled number, as in Java."""
     return value.to_bytes((value if value >= 0 else ~value).bit_length() // 8 + 1, "big", signed=True)
 
 
 def write_log_file(storage: Storage, rel: str, blocks: Iterable[bytes]) -> int:
-    """Write the blocks into a file of a name that nobody else uses; returns its size in bytes.
+    """Write the blocks to a file whose name nobody else uses; returns its size in bytes.
 
     Blocks are taken one by one, so a generator keeps one in memory. Other writers' log files are never appended to.
     """
@@ -221,7 +222,7 @@ def write_log_file(storage: Storage, rel: str, blocks: Iterable[bytes]) -> int:
 
 
 def rollback_block(instant: str, target: str) -> bytes:
-    """Command block of the rollback ``instant``: readers forget all earlier blocks of the instant ``target``."""
+    """Command block of the rollback ``instant``: readers ignore all earlier blocks of the instant ``target``."""
     header = {
         HeaderKey.COMMAND_BLOCK_TYPE: ROLLBACK_COMMAND,
         HeaderKey.INSTANT_TIME: instant,

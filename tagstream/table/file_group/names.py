@@ -1,4 +1,4 @@
-"""Names of files, instants and partitions: pure functions, so that a replay makes the same names.
+"""Names of files, instants and partitions. They are pure functions, so that a replay makes the same names.
 
 ``.hoodie_partition_metadata`` is the file that makes a folder a partition for readers that list folders.
 """
@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.storage.storage import META_FOLDER, Storage, at_once
 
-# The root of our name-based UUIDs. Changing it changes every file id: never do.
+# The namespace of this writer's name-based UUIDs. Never change it: it would change every file id.
 _FILE_ID_NAMESPACE = uuid.UUID("6f6fbb4a-2f0e-5a35-9d0f-7a4c6e1b8f21")
 
-# Hudi 1.2 parses file ids as [a-zA-Z0-9-]+ ; older engines allow more, so reading is lenient up to the first "_".
+# Hudi 1.2 parses file ids as [a-zA-Z0-9-]+ ; older engines allow more, so reading accepts all up to the first "_".
 _BASE_FILE = re.compile(r"^([^._/][^_/]*)_([^_/]+)_(\d+)\.([a-zA-Z0-9]+)$")
 _LOG_FILE = re.compile(r"^\.([^._/]+)_([^./]*)\.(log|archive)\.(\d+)(?:_(\d+-\d+-\d+)(\.cdc)?)?$")
 
@@ -74,20 +74,20 @@ def base_file_name(file_id: str, token: str, instant: str) -> str:
 
 
 def log_file_name(file_id: str, base_instant: str, version: int, token: str) -> str:
-    """Name of a log file; versions count from 1 per (file id, base instant)."""
+    """Name of a log file; versions count from 1 for each (file id, base instant)."""
     if version < 1:
         raise ValueError(f"log file versions begin at 1: {version}")
     return f".{file_id}_{base_instant}.log.{version}_{token}"
 
 
 def parse_base_file_name(name: str) -> BaseFileName | None:
-    """Parts of a base file's name; None when it is not one."""
+    """Parts of a base file's name; None for other files."""
     match = _BASE_FILE.match(name)
     return BaseFileName(*match.groups()) if match else None
 
 
 def parse_log_file_name(name: str) -> LogFileName | None:
-    """Parts of a log file's name; None when it is not one. The write token is absent in old tables."""
+    """Parts of a log file's name; None for other files. Old tables have no write token."""
     match = _LOG_FILE.match(name)
     if match is None or match.group(3) != "log":
         return None
@@ -96,13 +96,13 @@ def parse_log_file_name(name: str) -> LogFileName | None:
 
 
 def file_id_of(name: str) -> str | None:
-    """The file group that a data file is of, by its name; None for another file."""
+    """File id of a data file by its name; None for other files."""
     parsed = parse_base_file_name(name) or parse_log_file_name(name)
     return parsed.file_id if parsed is not None else None
 
 
 def has_group(names: Iterable[str], file_ids: Collection[str]) -> bool:
-    """Whether one of these names is of a data file of these file groups."""
+    """Whether one of these names is a data file of these file groups."""
     return any(file_id_of(name) in file_ids for name in names)
 
 
@@ -113,16 +113,16 @@ def seqnos(instant: str, task_partition: int, start: int, count: int) -> pa.Arra
 
 
 def instant_from_ms(ms: int, utc: bool) -> str:
-    """Instant time of epoch milliseconds: 17 digits, in UTC or in this host's zone (hoodie.table.timeline.timezone)."""
+    """Instant time of milliseconds since 1970: 17 digits, in UTC or in this host's zone (hoodie.table.timeline.timezone)."""
     seconds, millis = divmod(ms, 1000)
     moment = datetime.fromtimestamp(seconds, UTC if utc else None)
     return f"{moment:%Y%m%d%H%M%S}{millis:03d}"
 
 
 def next_instant(ms: int, newest: str | None, utc: bool = False) -> str:
-    """Instant at ``ms``, or one millisecond after ``newest`` where the clock is not past it.
+    """The instant at ``ms``, or one millisecond after ``newest`` where the clock is not past it.
 
-    Instants only grow: a clock that stepped back, or an hour that summer time repeats, must not reuse one.
+    Instants only grow: a clock that was set back, or an hour repeated by summer time, must not reuse one.
     """
     wanted = instant_from_ms(ms, utc)
     if newest is None or wanted > _to_millis(newest):
@@ -131,9 +131,9 @@ def next_instant(ms: int, newest: str | None, utc: bool = False) -> str:
 
 
 def _to_millis(instant: str) -> str:
-    """A 14-digit instant of an old table stands for the last millisecond of its second."""
+    """The instant with 17 digits. A 14-digit instant of an old table is the last millisecond of its second."""
     if not instant.isdigit() or len(instant) < 14:
-        raise CorruptFileError(f"{instant!r} is no instant time (14 or 17 digits); check the names in .hoodie")
+        raise CorruptFileError(f"{instant!r} is not an instant time (14 or 17 digits); check the names in .hoodie")
     return (instant + "999")[:17]
 
 
@@ -143,7 +143,7 @@ def _after(instant: str) -> str:
 
 
 def bucket_of(file_id: str) -> int | None:
-    """The bucket that a file id names; None for one that is not of a bucket index."""
+    """The bucket number in a file id; None for a file group that is not of a bucket index."""
     match = re.match(r"(\d{8})-", file_id)
     return int(match.group(1)) if match else None
 
@@ -153,7 +153,7 @@ METAFILE_NAMES = frozenset({PARTITION_METAFILE, f"{PARTITION_METAFILE}.parquet",
 
 
 def ensure_partition(storage: Storage, partition_path: str, instant: str) -> None:
-    """Create the partition's folder and metafile unless there; several tasks may do so at once."""
+    """Create the partition's folder and metafile unless they exist; several tasks may do so at once."""
     rel = join(partition_path, PARTITION_METAFILE)
     if storage.exists(rel):
         return
@@ -166,7 +166,7 @@ def ensure_partition(storage: Storage, partition_path: str, instant: str) -> Non
 
 
 def _comment(instant: str) -> str:
-    """When the partition was made, as Java's properties have it; the first instants of a metadata table are no times."""
+    """When the partition was made, as a comment of Java's properties. First instants of a metadata table are not times."""
     if instant.startswith("0000"):
         return ""
     at = datetime.strptime(instant[:14], "%Y%m%d%H%M%S").replace(tzinfo=UTC)
@@ -189,7 +189,7 @@ def list_partitions(storage: Storage) -> list[str]:
 
 
 def split(path: str) -> tuple[str, str]:
-    """The partition path and the name of a file, of its path relative to the base path."""
+    """(partition path, name) of a file, from its path relative to the base path."""
     partition_path, _, name = path.rpartition("/")
     return partition_path, name
 

@@ -1,10 +1,10 @@
-"""Ordering values of delete records: an Avro union of wrapper records, one per type.
+"""Ordering values of delete records: an Avro union of wrapper records, one for each type.
 
 Branches by number: 0 null, 1 Boolean, 2 Int, 3 Long, 4 Float, 5 Double, 6 Bytes, 7 String, 8 Date (int days), 9
-Decimal (bytes, decimal(30,15)), 10 TimeMicros, 11 TimestampMicros; Hudi 1.x adds 12 Array: the values of several
-ordering fields, each in a wrapper of its own (branches 0 to 11, and 12 LocalDate). Hudi writes timestamp and time
-columns as the plain number they are in Avro, so as Int or Long. ``Int 0``, whatever the column's type, means
-natural order: the delete wins over everything older.
+Decimal (bytes, decimal(30,15)), 10 TimeMicros, 11 TimestampMicros. Hudi 1.x adds 12 Array: the values of several
+ordering fields, each in its wrapper (branches 0 to 11, and 12 LocalDate). Hudi writes timestamp and time columns as
+the plain number of Avro, so as Int or Long. ``Int 0``, for any type of the column, means natural order: the delete wins
+over everything older.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from tagstream.table.file_group.log_format import binary_array, prefixed, unscal
 
 
 def unscaled(value: Decimal, scale: int) -> int:
-    """The value without its point, at a scale that holds all of its digits; ValueError for another one.
+    """The unscaled number of a decimal at a scale that holds all of its digits; ValueError when the scale is too small.
 
-    Python's own arithmetic rounds to the 28 digits of its context, and a table's decimals have up to 38.
+    Python's arithmetic rounds to the 28 digits of its context, and a table's decimals have up to 38.
     """
     sign, digits, exponent = value.as_tuple()
     if not isinstance(exponent, int):
@@ -64,12 +64,12 @@ _IN_ARRAYS = TYPES | {f"{_NAMESPACE}.LocalDateWrapper": pa.date32()}
 
 
 def type_of(branch: int) -> pa.DataType:
-    """Arrow's type of the values in the wrapper of a branch (1 to 11)."""
+    """Arrow type of the values in the wrapper of a branch (1 to 11)."""
     return _WRAPPERS[branch - 1][2]
 
 
 def union_schema() -> list[Any]:
-    """Avro schema of the union, with plain numbers where Avro would make dates and times of them."""
+    """Avro schema of the union, with plain numbers for dates and times."""
     defined = [_wrapper(f"{name}Wrapper", avro) for name, avro, _ in _WRAPPERS]
     again = ["null", *(f"{_NAMESPACE}.{name}Wrapper" for name, _, _ in _WRAPPERS)]
     items = [*again, _wrapper("LocalDateWrapper", "int")]
@@ -83,9 +83,9 @@ def _wrapper(name: str, avro: Any) -> dict[str, Any]:
 
 
 def encode(orderings: pa.Array) -> tuple[int, pa.Array]:
-    """(branch, Avro bytes per value) of ordering values without nulls, by the wrapper of their column's type.
+    """(branch, Avro bytes of each value) of ordering values without nulls, by the type of their column.
 
-    Values of several fields are a struct (``table.fields``).
+    Values of several fields are a struct (``table.fields``). UnsupportedTableError for a type without a wrapper.
     """
     t, arrow = pa.types, orderings.type
     if t.is_struct(arrow):
@@ -108,13 +108,13 @@ def encode(orderings: pa.Array) -> tuple[int, pa.Array]:
         return 6, prefixed(orderings)
     if t.is_decimal(arrow):
         return 9, _decimals(orderings)
-    raise UnsupportedTableError(f"an ordering field of type {arrow} has no form in a delete block; choose another one")
+    raise UnsupportedTableError(f"an ordering field of type {arrow} cannot be in a delete block; use another field")
 
 
 def beyond(values: pa.Array) -> npt.NDArray[np.bool_] | None:
-    """Which values no delete block can hold; None where all of the type fit.
+    """Which values do not fit into a delete block; None where all values of the type do.
 
-    They are decimals with more than ``DECIMAL_DIGITS`` digits before the point.
+    These are decimals with more than ``DECIMAL_DIGITS`` digits before the point.
     """
     kind = values.type
     if pa.types.is_struct(kind):
@@ -154,14 +154,14 @@ def _decimals(values: pa.Array) -> pa.Array:
         raise UnsupportedTableError(
             f"an ordering value does not fit the decimal(30,15) of a delete block ({error}); use another ordering field"
         ) from error
-    # A row loop: decimals are rare as ordering fields, and each is of its own length (measured: 1 us a value).
+    # A row loop: decimals are rare as ordering fields, and their lengths differ (measured: 1 us a value).
     numbers = [unscaled(value, _DECIMAL.scale) for value in values.to_pylist()]
     return prefixed(pa.array([unscaled_bytes(n) for n in numbers], pa.binary()))
 
 
 def decode(values: Sequence[Any], wanted: pa.DataType) -> pa.Array:
-    """Wrappers (name and fields, None for none) as ordering values of a type; null where the two do not compare."""
-    # A row loop, as the union gives every value its own type (measured with the Avro decoding: 5 us a record).
+    """Wrappers (name and fields, or None) as ordering values of a type; null where the types cannot be compared."""
+    # A row loop, because every value of the union has its own type (measured with the Avro decoding: 5 us a record).
     by_name: dict[str, list[int]] = {}
     for row, value in enumerate(values):
         if value is not None:
@@ -192,14 +192,14 @@ def _tuples(arrays: list[list[Any] | None], wanted: pa.StructType) -> pa.StructA
 
 
 def convert(values: pa.Array, wanted: pa.DataType) -> pa.Array | None:
-    """Values of one wrapper's type in the ordering column's type; None where the two do not compare.
+    """Values of one wrapper's type in the ordering column's type; None where the types cannot be compared.
 
-    Hudi 0.15 takes a delete whose wrapper does not fit the column as one in natural order; so does the caller.
+    Hudi 0.15 treats a delete whose wrapper does not fit the column as natural order; so does the caller.
     """
     t, have = pa.types, values.type
     try:
         if t.is_integer(have) and (t.is_integer(wanted) or t.is_temporal(wanted)):
-            # the plain number of a date or timestamp column: it is in that column's unit
+            # the plain number of a date or timestamp column, in that column's unit
             return values.cast(pa.int64() if wanted.bit_width == 64 else pa.int32()).cast(wanted)
         same_kind = any(kind(have) and kind(wanted) for kind in (t.is_floating, t.is_decimal, t.is_timestamp))
         return values.cast(wanted) if have == wanted or same_kind else None

@@ -1,1 +1,1 @@
-"""The archived timeline: files of version 6, and the tree of sorted files from version 8 on."""
+"""The archived timeline: log files in timeline layout 1 (version 6), an LSM tree in layout 2 (from version 8 on)."""

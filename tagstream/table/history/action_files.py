@@ -1,23 +1,23 @@
-"""The files of one action, converted from timeline layout 1 (version 6) to layout 2 (versions 8 and 9) and back.
+"""The files of one action, converted between timeline layout 1 (version 6) and layout 2 (versions 8 and 9).
 
-What differs between the layouts:
+The layouts differ in these files:
 
 | file | layout 1 | layout 2 |
 |---|---|---|
 | completed, any action | ``T.action`` | ``T_C.action``, C being the completion time |
 | commit, deltacommit, replacecommit: inflight and completed | JSON | Avro |
 | clustering, pending | ``T.replacecommit.requested``, ``.inflight`` | ``T.clustering.requested``, ``.inflight`` |
-| ``T.clean.inflight`` | the plan once more | empty |
+| ``T.clean.inflight`` | the plan, as in the requested file | empty |
 
 All other files have the same bytes and the same name: plans, cleans, rollbacks, restores, savepoints (Avro in
 both). Paths in plans are absolute in both. The inflight file of a plain commit is ``T.inflight`` in both.
 
-Every member of Hudi's commit records is carried. A member that neither form knows is dropped, as Hudi drops it. A
-member that JSON leaves out is what it is in Java: 0 for the counts, null for the rest. Avro's ``version`` is null
-in what Hudi writes. Hudi's readers resolve by name: a missing member gets its default. The same is done here with
-the schemas of Hudi 1.2.0, so what any version wrote can be written with one schema.
+Every member of Hudi's commit records is converted. A member that is unknown to both forms is dropped, as Hudi drops it.
+A member that JSON lacks has its value in Java: 0 for the counts, null for the rest. Avro's ``version`` is null in Hudi's
+files. Hudi's readers resolve by name: a missing member gets its default. The same is done here with the schemas of Hudi
+1.2.0, so the records of any version can be written with one schema.
 
-:class:`ArchivedAction` is the form in which both archives are read and written.
+Both archives are read and written as :class:`ArchivedAction`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ from tagstream.table.timeline.instant import (
     Instant,
     State,
 )
+from tagstream.table.timeline.operation import WriteOperationType
 
 # Actions whose requested file is a plan that is archived with them.
 PLANNED = frozenset({COMPACTION, LOG_COMPACTION, CLUSTERING, REPLACE_COMMIT, CLEAN})
@@ -49,10 +50,10 @@ PLANNED = frozenset({COMPACTION, LOG_COMPACTION, CLUSTERING, REPLACE_COMMIT, CLE
 
 @dataclass(frozen=True)
 class ArchivedAction:
-    """A completed action. ``action``: its name once completed (a compaction is a ``commit``); times as on the timeline.
+    """A completed action. ``action``: its name when completed (a compaction is a ``commit``); times as on the timeline.
 
-    ``metadata`` and ``plan`` are files of timeline layout 2: the completed one (Avro), and the requested one of an action
-    that carries out a plan. ``planned_by``: the action's name while it was unfinished.
+    ``metadata`` and ``plan`` are files of timeline layout 2: the completed file (Avro), and the requested file of an
+    action that executes a plan. ``planned_by``: the action's name before it was completed.
     """
 
     time: str
@@ -64,7 +65,7 @@ class ArchivedAction:
 
     @property
     def key(self) -> tuple[str, str]:
-        """What names an action: a savepoint has the time of its commit."""
+        """(time, action): both are necessary, because a savepoint has the time of its commit."""
         return self.time, self.action
 
 
@@ -72,7 +73,7 @@ _INT_BITS = {"int": 32, "long": 64}
 
 
 def conformed(name: str, value: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with exactly the members of schema ``name``; ValueError names the member whose value does not fit."""
+    """The record with exactly the members of schema ``name``. ValueError names a member whose value does not fit."""
     found: dict[str, Any] = _conform(avro_schema(name), value, _named_types(name), name)
     return found
 
@@ -100,7 +101,7 @@ def _named_types(name: str) -> dict[str, Any]:
 
 
 def _conform(schema: Any, value: Any, named: Mapping[str, Any], where: str) -> Any:
-    if isinstance(schema, list):  # Hudi's unions are of null and one other type
+    if isinstance(schema, list):  # Hudi's unions have null and one other type
         if value is None and "null" in schema:
             return None
         return _conform(next(branch for branch in schema if branch != "null"), value, named, where)
@@ -163,7 +164,7 @@ REPLACE_METADATA = "HoodieReplaceCommitMetadata"
 STATS = "partitionToWriteStats"
 REPLACED = "partitionToReplaceFileIds"
 EXTRA = "extraMetadata"
-# Numbers that are plain ones in Java: they are never null there.
+# Members that are primitive numbers in Java, and so never null.
 COUNTS = (
     "numWrites", "numDeletes", "numUpdateWrites", "numUpdates", "numInserts", "totalWriteBytes", "totalWriteErrors",
     "fileSizeInBytes", "totalLogRecords", "totalLogFilesCompacted", "totalLogSizeCompacted", "totalLogReadTimeMs",
@@ -173,7 +174,7 @@ _TIMES = ("totalScanTime", "totalCreateTime", "totalUpsertTime")
 
 
 def read_commit(data: bytes, where: str) -> dict[str, Any]:
-    """The content of a commit file of either layout, as it is; an empty file is an empty commit (a crash leaves such)."""
+    """The content of a commit file of either layout. An empty file, which a crash may leave, is an empty commit."""
     if not data.strip():
         return {}
     if data.startswith(MAGIC):
@@ -183,22 +184,22 @@ def read_commit(data: bytes, where: str) -> dict[str, Any]:
     except ValueError as error:
         raise CorruptFileError(f"{where} is not readable commit metadata ({error}): restore the file") from error
     if not isinstance(content, dict):
-        raise CorruptFileError(f"{where} holds no commit metadata: restore the file")
+        raise CorruptFileError(f"{where} has no commit metadata: restore the file")
     return content
 
 
 def commit_record(content: Mapping[str, Any], where: str, replace: bool) -> dict[str, Any]:
-    """The content as Hudi's Avro record; ``replace``: of a replace commit, which has one member more."""
+    """The content as Hudi's Avro record; ``replace``: of a replace commit, which has one more member."""
     name = REPLACE_METADATA if replace else COMMIT_METADATA
     members = {**content, STATS: content.get(STATS) or {}, EXTRA: _present(content.get(EXTRA) or {}, where)}
-    members |= {"version": None, "operationType": content.get("operationType") or "UNKNOWN"}
+    members |= {"version": None, "operationType": content.get("operationType") or WriteOperationType.UNKNOWN}
     members["compacted"] = bool(content.get("compacted"))
     if replace:
         members[REPLACED] = content.get(REPLACED) or {}
     try:
         record = conformed(name, members)
     except ValueError as error:
-        raise CorruptFileError(f"{where} is no commit metadata of Hudi's ({error}): restore the file") from error
+        raise CorruptFileError(f"{where} is not Hudi's commit metadata ({error}): restore the file") from error
     for stats in record[STATS].values():
         for stat in stats:
             stat |= {count: stat[count] or 0 for count in COUNTS}
@@ -208,7 +209,7 @@ def commit_record(content: Mapping[str, Any], where: str, replace: bool) -> dict
 
 
 def to_avro(data: bytes, where: str, replace: bool = False) -> bytes:
-    """A commit file as layout 2 has it. Avro is given as it came, an empty file as an empty commit."""
+    """A commit file for layout 2. A file in Avro is not changed; an empty file is an empty commit."""
     if data.startswith(MAGIC):
         return data
     record = commit_record(read_commit(data, where), where, replace)
@@ -216,7 +217,7 @@ def to_avro(data: bytes, where: str, replace: bool = False) -> bytes:
 
 
 def to_json(data: bytes, where: str, replace: bool = False) -> bytes:
-    """A commit file as layout 1 has it: every member that is not null; :func:`to_avro` gives the same record again."""
+    """A commit file for layout 1, without null members. :func:`to_avro` makes the same record of it."""
     record = commit_record(read_commit(data, where), where, replace)
     del record["version"]
     record[STATS] = {
@@ -226,9 +227,9 @@ def to_json(data: bytes, where: str, replace: bool = False) -> bytes:
 
 
 def _present(extra: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Without nulls, which JSON may hold and Avro's map may not."""
+    """The map without nulls, which JSON may have and Avro's map may not."""
     if not isinstance(extra, Mapping):
-        raise CorruptFileError(f"{where}: extraMetadata is no map of texts; restore the file")
+        raise CorruptFileError(f"{where}: extraMetadata is not a map of texts; restore the file")
     return {key: value for key, value in extra.items() if value is not None}
 
 
@@ -237,7 +238,7 @@ _COMMITS = frozenset({COMMIT, DELTA_COMMIT, REPLACE_COMMIT})
 
 @dataclass(frozen=True)
 class ActionFile:
-    """One state's file of an action; ``where`` names it in messages."""
+    """The file of one state of an action; ``where`` names it in messages."""
 
     instant: Instant
     data: bytes
@@ -245,18 +246,18 @@ class ActionFile:
 
     @property
     def name(self) -> str:
-        """Its name in the timeline folder."""
+        """The file's name in the timeline folder."""
         return self.instant.file_name()
 
 
 def to_layout_2(files: list[ActionFile], completion_time: str | None) -> list[ActionFile]:
-    """The files of one action as layout 2 has them; ``completion_time`` of a completed one."""
+    """The files of one action for layout 2; ``completion_time`` is that of a completed action."""
     clusters = _clusters(files)
     return [_to_2(file, completion_time, clusters) for file in files]
 
 
 def to_layout_1(files: list[ActionFile]) -> list[ActionFile]:
-    """The files of one action as layout 1 has them."""
+    """The files of one action for layout 1."""
     plan = next((file.data for file in files if file.instant.state is State.REQUESTED), b"")
     return [_to_1(file, plan) for file in files]
 
@@ -294,7 +295,7 @@ def _to_1(file: ActionFile, plan: bytes) -> ActionFile:
 
 
 def _clusters(files: list[ActionFile]) -> bool:
-    """Whether a replace commit's plan is a clustering's: only then its unfinished files are renamed."""
+    """Whether a replace commit has a clustering's plan: only then its unfinished files are renamed."""
     for file in files:
         if file.instant.action == REPLACE_COMMIT and file.instant.state is State.REQUESTED:
             return read_plan(file.data, REPLACE_COMMIT, file.where).is_clustering

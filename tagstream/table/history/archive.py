@@ -1,14 +1,15 @@
-"""The archive in either layout: completed actions are moved there, and archived writes are read from the newest on.
+"""Archive completed actions in either layout, and read archived writes from the newest on.
 
-Actions are moved in these steps:
+Actions are archived in these steps:
 
-1. The archive is written; actions that an earlier call has written are left out.
-2. The actions' requested and inflight files are removed, all of them.
+1. The archive is written, without actions that an earlier call has written.
+2. The requested and inflight files of all actions are removed.
 3. Their completed files are removed one by one, oldest first.
-4. Small files of the archive are merged (``archive_merge``; in layout 2 by step 1, ``lsm_write``).
+4. Small files of the archive are merged (in layout 1 by ``archive_merge``; in layout 2 within step 1, by
+``lsm_write``).
 
-In this order no action looks pending again, and the active timeline never has a gap. If the process dies anywhere,
-the same call (or one with other actions) finishes the work.
+In this order no action becomes pending again, and the active timeline never has a gap. If the process dies at any step,
+the same call (or one with other actions) completes the work.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from tagstream.table.history.archive_log import (
 from tagstream.table.history.archive_merge import MergeOptions, merge_archive
 from tagstream.table.history.lsm import History
 from tagstream.table.history.lsm_write import merge_levels, remove_old, write_batch
+from tagstream.table.steps import Step
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.instant import COMPLETED_ACTION, ORDER, WRITE_ACTIONS, Instant, State, parse_instant
 
@@ -42,9 +44,10 @@ _MERGE = MergeOptions()
 
 @dataclass(frozen=True)
 class TimelinePlace:
-    """Where a table's timeline lies. ``layout``: 1 up to table version 7, 2 from 8 on; ``archived``: the archive's folder.
+    """The folders of a table's timeline.
 
-    ``utc``: the zone of instants, as hoodie.table.timeline.timezone says.
+    ``layout``: 1 up to table version 7, 2 from 8 on. ``active``, ``archived``: folders of the active timeline and of
+    the archive. ``utc``: whether instants are in UTC (hoodie.table.timeline.timezone).
     """
 
     storage: Storage
@@ -54,7 +57,7 @@ class TimelinePlace:
     utc: bool
 
     def names(self) -> dict[ActionKey, list[tuple[Instant, str]]]:
-        """The files of every action, in the order of their states, by (time, name once completed)."""
+        """The files of every action, in the order of their states, by (time, action when completed)."""
         found: dict[ActionKey, list[tuple[Instant, str]]] = {}
         for name in self.storage.names(self.active):
             instant = parse_instant(name)
@@ -64,12 +67,12 @@ class TimelinePlace:
         return {key: sorted(files, key=lambda f: ORDER[f[0].state]) for key, files in sorted(found.items())}
 
     def load(self, files: Collection[tuple[Instant, str]]) -> list[ActionFile]:
-        """The content of an action's files."""
+        """Read an action's files."""
         rels = [(instant, f"{self.active}/{name}") for instant, name in files]
         return [ActionFile(i, self.storage.read(rel), self.storage.where(rel)) for i, rel in rels]
 
     def changed(self) -> dict[str, str]:
-        """When each file of the timeline was written by the store's clock, as an instant, by name."""
+        """Modification time of each file of the timeline by the store's clock, as an instant, by name."""
         entries = self.storage.list(self.active)
         return {e.name: instant_from_ms(e.mtime_ms, self.utc) for e in entries if parse_instant(e.name) is not None}
 
@@ -81,12 +84,12 @@ def archive(
     check: Callable[[], None] = lambda: None,
     reach: Callable[[str], None] = lambda _: None,
 ) -> tuple[str, ...]:
-    """Archive completed actions; the names of the files that were removed.
+    """Archive completed actions; returns the names of the removed files.
 
-    ``merge``: how what has become many small files is merged, which is done last in layout 1; layout 2 has numbers of its
-    own. None: not at all. InstantConflictError when one is not completed.
-    ``check`` is called before files are removed, and stops that by what it raises; ``reach`` is told of the steps
-    ``archive_written``, ``archive_unfinished_removed`` and ``archive_removed``.
+    ``merge``: the options for merging small files, which is the last step in layout 1; layout 2 has its own limits.
+    None: do not merge. InstantConflictError when an action is not completed. ``check`` is called before files are
+    removed; an error that it raises stops the removal. ``reach`` is called at the steps ``archive_written``,
+    ``archive_unfinished_removed`` and ``archive_removed``.
     """
     names = place.names()
     keys = sorted({(i.time, COMPLETED_ACTION.get(i.action, i.action)) for i in instants})
@@ -94,7 +97,7 @@ def archive(
     for (time, action), files in chosen.items():
         if not files[-1][0].is_completed:
             raise InstantConflictError(
-                f"{action} {time} of {place.storage.where(place.active)} is not completed: it can't be archived"
+                f"{action} {time} of {place.storage.where(place.active)} is not completed: it cannot be archived"
             )
     if place.layout == 1:
         changed = place.changed()
@@ -105,7 +108,7 @@ def archive(
         write_batch(place.storage, place.archived, [archived_of(place.load(f)) for f in chosen.values()])
         if merge is not None:
             remove_old(place.storage, place.archived, merge_levels(place.storage, place.archived))
-    reach("archive_written")
+    reach(Step.ARCHIVE_WRITTEN)
     check()
     removed = _remove(place, chosen, reach)
     if place.layout == 1 and merge is not None:
@@ -114,7 +117,7 @@ def archive(
 
 
 def archived_of(files: list[ActionFile]) -> ArchivedAction:
-    """The archived form of a completed action's files of layout 2."""
+    """The archived form of a completed action, from its files in layout 2."""
     done = files[-1]
     planned = next((f for f in files if f.instant.state is State.REQUESTED and f.instant.action in PLANNED), None)
     plan = planned.data or None if planned is not None else None
@@ -129,10 +132,10 @@ def _remove(
     unfinished = [name for files in chosen.values() for i, name in files if not i.is_completed]
     completed = [name for files in chosen.values() for i, name in files if i.is_completed]
     place.storage.delete_many(f"{place.active}/{name}" for name in unfinished)
-    reach("archive_unfinished_removed")
+    reach(Step.ARCHIVE_UNFINISHED_REMOVED)
     for name in completed:
         place.storage.delete(f"{place.active}/{name}")
-    reach("archive_removed")
+    reach(Step.ARCHIVE_REMOVED)
     return (*unfinished, *completed)
 
 
@@ -140,17 +143,20 @@ _COLUMNS = ("instantTime", "completionTime", "action", "metadata")
 
 
 def newest_archived(place: TimelinePlace) -> Iterator[ArchivedAction]:
-    """The completed writes of the archive, newest first, without their plans; one may come twice.
+    """The completed writes of the archive, newest first, without their plans; a write may occur twice.
 
-    Files are read one by one as the caller goes on, the last one first, so that the newest cost little.
+    Files are read one by one while the caller iterates, the last one first, so that the newest writes cost little.
     """
     found = listed_again(lambda: _of_layout_1(place)) if place.layout == 1 else _of_layout_2(place)
     return (action for action in found if action.action in WRITE_ACTIONS)
 
 
 def archived_after(place: TimelinePlace, since: str) -> Iterator[ArchivedAction]:
-    """The archived writes that were completed after a time, in no order. Layout 1 has no times of completion: there it is
-    those with a later time, and all files are read, since a write with a savepoint went there after newer ones."""
+    """The archived writes that were completed after a time, in no order.
+
+    Layout 1 has no completion times: there these are the writes with a later instant time. All files are read, because
+    a write with a savepoint is archived after newer ones.
+    """
     if place.layout == 1:
         yield from (action for action in newest_archived(place) if action.time > since)
         return
@@ -168,7 +174,7 @@ def _of_layout_1(place: TimelinePlace) -> Iterator[ArchivedAction]:
         for entry in read_entries(place.storage, rel):
             entries.setdefault(key_of(entry), []).append(entry)
         for key in sorted(entries, reverse=True):
-            # An action's records may be cut in two by the end of a file: what completed it is all that is wanted.
+            # The end of a file may split an action's records: only the completed one is needed.
             action = action_of(entries[key], place.storage.where(rel))
             if action is not None:
                 yield action

@@ -1,14 +1,14 @@
 """The archive of timeline layout 1: log files ``.commits_.archive.<N>_1-0-1`` of Avro blocks, below ``.hoodie``.
 
-A block's header has only the writer's schema. Its records (HoodieArchivedMetaEntry) are one for each state file of
-an action, in the order of the actions. What was archived last is in the file with the greatest N.
+A block's header has only the writer's schema. It has one record (HoodieArchivedMetaEntry) for each state file of
+an action, in the order of the actions. The file with the greatest N has the newest records.
 
-The member that has a state's content depends on action and state. Two quirks of Hudi's: the content of a replace
+The member for a state's content depends on action and state. Hudi has two peculiarities: the content of a replace
 commit's inflight file is in ``HoodieInflightReplaceMetadata`` (with a capital letter), and ``version`` is null.
 
-A crash between the file and the removal from the active timeline leaves an action in both. If another writer
-archives it again, it is in the archive twice. So each action is given once. Files that are being merged
-(``archive_merge``; ``mergeArchivePlan``, by Hudi 0.x) need no special care for the same reason.
+After a crash between writing the file and removing from the active timeline, an action is in both. If another writer
+archives it then, it is in the archive twice. So readers here return each action once. For the same reason files that
+are being merged (``archive_merge``; ``mergeArchivePlan``, by Hudi 0.x) need no special handling.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from tagstream.table.timeline.instant import (
 
 ENTRY = "HoodieArchivedMetaEntry"
 # (member, record) of a completed action's content, of its plan, and of its inflight file.
-_COMPLETED = {
+_COMPLETED: dict[str, tuple[str, str]] = {
     COMMIT: ("hoodieCommitMetadata", "HoodieCommitMetadata"),
     DELTA_COMMIT: ("hoodieCommitMetadata", "HoodieCommitMetadata"),
     REPLACE_COMMIT: ("hoodieReplaceCommitMetadata", "HoodieReplaceCommitMetadata"),
@@ -55,20 +55,20 @@ _COMPLETED = {
     SAVEPOINT: ("hoodieSavePointMetadata", "HoodieSavepointMetadata"),
     INDEXING: ("hoodieIndexCommitMetadata", "HoodieIndexCommitMetadata"),
 }
-_PLAN = {
+_PLAN: dict[str, tuple[str, str]] = {
     COMPACTION: ("hoodieCompactionPlan", "HoodieCompactionPlan"),
     LOG_COMPACTION: ("hoodieCompactionPlan", "HoodieCompactionPlan"),
     REPLACE_COMMIT: ("hoodieRequestedReplaceMetadata", "HoodieRequestedReplaceMetadata"),
     CLEAN: ("hoodieCleanerPlan", "HoodieCleanerPlan"),
 }
-_INFLIGHT = {
+_INFLIGHT: dict[str, tuple[str, str]] = {
     COMMIT: ("hoodieCommitMetadata", "HoodieCommitMetadata"),
     DELTA_COMMIT: ("hoodieCommitMetadata", "HoodieCommitMetadata"),
     REPLACE_COMMIT: ("HoodieInflightReplaceMetadata", "HoodieCommitMetadata"),
     CLEAN: ("hoodieCleanerPlan", "HoodieCleanerPlan"),
 }
 _MEMBERS = {State.REQUESTED: _PLAN, State.INFLIGHT: _INFLIGHT, State.COMPLETED: _COMPLETED}
-_PLANNED_AS = {COMMIT: COMPACTION, DELTA_COMMIT: LOG_COMPACTION}
+_PLANNED_AS: dict[str, str] = {COMMIT: COMPACTION, DELTA_COMMIT: LOG_COMPACTION}
 
 
 def entries_of_files(files: Iterable[ActionFile], changed: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -77,7 +77,7 @@ def entries_of_files(files: Iterable[ActionFile], changed: Mapping[str, str]) ->
 
 
 def entries_of(action: ArchivedAction, where: str) -> list[dict[str, Any]]:
-    """The three records of an action of which only the completed file and the plan are kept."""
+    """The three records of an action, from its completed file and its plan."""
     planned = action.planned_by or (_PLANNED_AS.get(action.action) if action.plan else None) or action.action
     time, at = action.time, action.completion_time
     found = [_entry(Instant(time, planned, State.REQUESTED), action.plan or b"", where, time)]
@@ -88,7 +88,7 @@ def entries_of(action: ArchivedAction, where: str) -> list[dict[str, Any]]:
 
 
 def action_of(entries: Sequence[Mapping[str, Any]], where: str) -> ArchivedAction | None:
-    """The action whose records these are; None when it was never completed."""
+    """The action of these records; None when it was never completed."""
     completed = next((e for e in entries if state_of(e) is State.COMPLETED), None)
     if completed is None:
         return None
@@ -103,13 +103,13 @@ def action_of(entries: Sequence[Mapping[str, Any]], where: str) -> ArchivedActio
 
 
 def state_of(entry: Mapping[str, Any]) -> State:
-    """A record's state; records of the first versions have none and are of completed actions."""
+    """A record's state. Records of Hudi's first versions have none and belong to completed actions."""
     state = (entry.get("actionState") or "COMPLETED").lower()
     return State(state) if state in list(State) else State.COMPLETED
 
 
 def key_of(entry: Mapping[str, Any]) -> tuple[str, str]:
-    """The action a record belongs to: a compaction and its commit are one."""
+    """(time, action) of a record: a compaction and its commit are the same."""
     action = entry.get("actionType") or ""
     return entry.get("commitTime") or "", COMPLETED_ACTION.get(action, action)
 
@@ -133,11 +133,13 @@ def _entry(instant: Instant, data: bytes, where: str, changed: str | None) -> di
     try:
         return conformed(ENTRY, entry)
     except ValueError as error:
-        raise CorruptFileError(f"{where} does not hold what Hudi writes there ({error}): restore the file") from error
+        raise CorruptFileError(
+            f"{where} does not have the members that Hudi writes ({error}): restore the file"
+        ) from error
 
 
 def _content(entry: Mapping[str, Any], member: tuple[str, str] | None, where: str) -> bytes | None:
-    """A member as a file of layout 2; old writers have JSON text in place of a record."""
+    """A member as a file of layout 2. Old writers have JSON text instead of a record."""
     if member is None or entry.get(member[0]) is None:
         return None
     name, record = member
@@ -150,14 +152,14 @@ def _content(entry: Mapping[str, Any], member: tuple[str, str] | None, where: st
         try:
             found = conformed(record, content)
         except ValueError as error:
-            raise CorruptFileError(f"{where} does not hold a {record} ({error}): restore the file") from error
+            raise CorruptFileError(f"{where} does not have a valid {record} ({error}): restore the file") from error
     return write_record(avro_schema(record), found)
 
 
 def _text(entry: Mapping[str, Any], member: str, where: str) -> str:
     value = entry.get(member)
     if not isinstance(value, str) or not value:
-        raise CorruptFileError(f"{where} holds a record without {member}: restore the file")
+        raise CorruptFileError(f"{where} has a record without {member}: restore the file")
     return value
 
 
@@ -165,44 +167,48 @@ RECORDS_A_BLOCK = 10  # hoodie.commits.archival.batch
 _NAME = re.compile(r"\.commits_\.archive\.(\d{1,9})(?:_.*)?")
 _CONTENT = struct.Struct(">ii")
 _CONTENT_VERSION = 3
-# How often the archive is listed when its files go away while they are read.
+# How often the archive is listed when files are removed while it is read.
 _LISTINGS = 4
 Entry = dict[str, Any]
 T = TypeVar("T")
 
 
 def is_archive_file(name: str) -> bool:
-    """Whether a file of this name belongs to the archive."""
+    """Whether this is the name of an archive file."""
     return _NAME.fullmatch(name) is not None
 
 
 def archive_files(storage: Storage, folder: str, names: Iterable[str] | None = None) -> list[str]:
-    """The names of the archive's files, oldest first; ``names``: those of the folder, where the caller has listed it."""
+    """Names of the archive's files, oldest first; ``names``: those in the folder, if the caller has listed it."""
     there = storage.names(folder) if names is None else names
     matches = ((_NAME.fullmatch(name), name) for name in there)
     return [name for _, name in sorted((int(match.group(1)), name) for match, name in matches if match is not None)]
 
 
 def read_entries(storage: Storage, rel: str) -> Iterator[Entry]:
-    """The records of one file, as its writer's schema has them. A block that was cut off is passed over: what should have
-    been in it is still on the active timeline."""
+    """The records of one file, in its writer's schema.
+
+    A truncated block is skipped: its actions are still on the active timeline.
+    """
     for block in scan_log_file(storage, rel):
         if block.type is BlockType.CORRUPT:
             continue
         if block.type is not BlockType.AVRO_DATA:
-            raise UnsupportedTableError(f"{block.where} is no block of archived instants; restore the file")
+            raise UnsupportedTableError(f"{block.where} is not a block of archived instants; restore the file")
         yield from _decode(block)
 
 
 def read_archive(storage: Storage, folder: str) -> Iterator[ArchivedAction]:
-    """Every archived action once, file by file, those of a file by time; actions that never completed are left out."""
+    """Every archived action once, file by file, within a file by time; without actions that were never completed."""
     seen: set[tuple[str, str]] = set()
     yield from listed_again(lambda: _read_unseen(storage, folder, seen))
 
 
 def listed_again(read: Callable[[], Iterator[T]]) -> Iterator[T]:
-    """What ``read`` gives. It begins from its start again when a file is gone that it has listed: a merge has put the file's
-    records into an older one. What came before may come a second time."""
+    """The results of ``read``, which is called again from its start when a listed file was removed.
+
+    A merge has then moved the file's records to an older one. Results may occur again.
+    """
     for _ in range(_LISTINGS - 1):
         try:
             yield from read()
@@ -213,7 +219,7 @@ def listed_again(read: Callable[[], Iterator[T]]) -> Iterator[T]:
 
 
 def _read_unseen(storage: Storage, folder: str, seen: set[tuple[str, str]]) -> Iterator[ArchivedAction]:
-    # An action's records may be cut in two by the end of a file.
+    # The end of a file may split an action's records.
     open_ones: dict[tuple[str, str], list[Entry]] = {}
     for name in archive_files(storage, folder):
         rel = f"{folder}/{name}"
@@ -230,7 +236,7 @@ def _read_unseen(storage: Storage, folder: str, seen: set[tuple[str, str]]) -> I
 
 
 def write_archive(storage: Storage, folder: str, actions: Iterable[Sequence[Entry]]) -> str | None:
-    """Archive the records of actions as one new file, which appears whole; its name, or None when all are there already."""
+    """Archive the records of actions as one new file, which appears whole; its name, or None without new actions."""
     ordered = sorted((entries for entries in actions if entries), key=lambda entries: key_of(entries[0]))
     there = archive_files(storage, folder) if ordered else []
     if ordered:
@@ -247,12 +253,12 @@ def write_archive(storage: Storage, folder: str, actions: Iterable[Sequence[Entr
 
 
 def _keys_since(storage: Storage, folder: str, there: Sequence[str], first: str) -> set[tuple[str, str]]:
-    """The actions that the newest of the files hold, back to one that ends before ``first``."""
+    """The actions in the newest files, back to a file that ends before ``first``."""
     known: set[tuple[str, str]] = set()
     for name in reversed(there):
         entries = list(read_entries(storage, f"{folder}/{name}"))
         found = {key_of(entry) for entry in entries}
-        # Of an action that a broken write has cut in two the completed record is missing.
+        # If an interrupted write split an action's records, its completed record is missing.
         known |= {key_of(entry) for entry in entries if state_of(entry) is State.COMPLETED}
         if found and max(found)[0] < first:
             break
@@ -282,12 +288,12 @@ def _decode(block: LogBlock) -> Iterator[Entry]:
                 raise ValueError(f"a record of {length} bytes")
             record = fastavro.schemaless_reader(io.BytesIO(content[at : at + length]), schema, None)
             if not isinstance(record, Mapping):
-                raise ValueError("a record that is none")
+                raise ValueError("a value that is not a record")
             yield dict(record)
             at += length
     except (struct.error, EOFError, ValueError, IndexError, KeyError, TypeError) as error:
         raise CorruptFileError(
-            f"{block.where} holds no readable archived instants ({error}); restore the file"
+            f"{block.where} has no readable archived instants ({error}); restore the file"
         ) from error
 
 

@@ -1,31 +1,31 @@
-"""Small files of layout 1's archive merged into larger ones, so that their number does not grow with each archiving.
+"""Merge small files of layout 1's archive into larger ones, so that their number does not grow with each archiving.
 
-Hudi 0.x (HoodieTimelineArchiver of 0.15.0, off by default) writes the content of all of the newest small files
-into one more file and deletes them. While both exist, its readers of a time range stop at the first file that has
-nothing new to them (HoodieArchivedTimeline.loadInstants, 0.15.0; ArchivedTimelineLoaderV1, 1.2.0) and miss what is
-older. A reader that listed the files before finds some of them gone. So it is done otherwise here:
+Hudi 0.x (HoodieTimelineArchiver of 0.15.0, off by default) writes the content of the newest small files to a new file
+and deletes them. While both exist, its readers of a time range stop at the first file that has nothing new for them
+(HoodieArchivedTimeline.loadInstants, 0.15.0; ArchivedTimelineLoaderV1, 1.2.0) and miss older actions. A reader that
+listed the files before finds that some are missing. So this writer merges in another way:
 
-1. ``tagstream_merged.json`` names the files: neighbours in the archive's order, never the newest one of all;
-2. the oldest of them is replaced by all of their blocks, in one step. To a reader it is a file that has grown, as
-   Hudi's own do on stores that can append: its former content comes first, and each file still has something that
-   no newer one has;
-3. at the next archiving the others are deleted, each only if all of its blocks are in the file that has grown;
-   then the note is deleted. Until then a reader that listed them can read them. Every reader takes an action once.
+1. ``tagstream_merged.json`` names the files: neighbours in the archive's order, never the newest of all files;
+2. the oldest of them is replaced in one step by the blocks of all. A reader sees a file that has grown, as
+   Hudi's files do on stores that can append: its former content comes first, and each file still has something that
+   no newer file has;
+3. at the next archiving the other files are deleted, each only if the merged file has all of its blocks;
+   then the note is deleted. Until then a reader that listed them can read them. Every reader uses an action once.
 
-If the process dies anywhere, the next call does the rest. The note only names what to check: no file is deleted
-because of it alone. Numbers are never given twice, because the newest file stays.
+If the process dies at any step, the next call completes the merge. The note only names the files to check: no file is
+deleted because of the note alone. Numbers are never reused, because the newest file is not merged.
 
-Each merge makes the file of a record at least twice as long, and files above the limit stay as they are: n
-archivings write O(n log n) bytes, and O(n) once files reach the limit.
+Each merge makes the file of a record at least twice as long, and files above the limit are not merged: n
+archivings write O(n log n) bytes, and O(n) when files reach the limit.
 
-A merge that Hudi 0.x began and did not finish is finished as Hudi does it. Hudi writes ``mergeArchivePlan`` (an
-Avro file of one HoodieMergeArchiveFilePlan: ``candidate``, full paths; and ``mergedArchiveFileName``), then the
-merged file, deletes the candidates, deletes the plan. At its next archiving
-(HoodieTimelineArchiver.verifyLastMergeArchiveFilesIfNecessary, 0.15.0) a plan that can't be read is deleted. If
-all candidates exist, the merged file may be incomplete, and is deleted. Else it is whole, and the candidates that
-are left are deleted. Only 0.x with hoodie.archive.merge.enable does so; 1.x does not merge (TimelineArchiverV1).
-Here nothing is deleted that the other side does not hold: a store that can append may have put more into the
-merged file.
+An unfinished merge of Hudi 0.x is finished as Hudi does it. Hudi writes ``mergeArchivePlan`` (an Avro file of one
+HoodieMergeArchiveFilePlan: ``candidate``, full paths; and ``mergedArchiveFileName``), then the merged file, deletes the
+candidates, and deletes the plan. At its next archiving (HoodieTimelineArchiver.verifyLastMergeArchiveFilesIfNecessary,
+0.15.0) it deletes a plan that cannot be read. If all candidates exist, the merged file may be incomplete, and Hudi
+deletes it. Otherwise it is complete, and Hudi deletes the remaining candidates. Only 0.x with
+hoodie.archive.merge.enable does so; 1.x does not merge (TimelineArchiverV1). This module also checks that the other
+files have all records of a file before it deletes the file, because a store that can append may have added records to
+the merged file.
 """
 
 from __future__ import annotations
@@ -35,10 +35,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from tagstream.table.config import Kind
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group.log_file import split_log_file
 from tagstream.table.file_group.log_format import BlockType
 from tagstream.table.history.archive_log import archive_files, is_archive_file, key_of, read_entries, state_of
+from tagstream.table.option_fields import option
 from tagstream.table.storage.storage import Storage, at_once
 from tagstream.table.timeline.avro_timeline import read_record
 
@@ -47,9 +49,9 @@ _Records = set[tuple[tuple[str, str], str]]
 
 
 def finish_hudis_merge(storage: Storage, folder: str, check: Callable[[], None] = lambda: None) -> tuple[str, ...]:
-    """Undo or complete the merge that ``mergeArchivePlan`` describes, if there is one; the names of the files deleted.
+    """Undo or complete the merge of a ``mergeArchivePlan``, if there is one; returns the names of the deleted files.
 
-    ``check`` is called before anything is deleted, and stops it by what it raises.
+    ``check`` is called before files are deleted; an error that it raises stops the deletion.
     """
     try:
         data = storage.read(f"{folder}/{PLAN_FILE}")
@@ -63,11 +65,11 @@ def finish_hudis_merge(storage: Storage, folder: str, check: Callable[[], None] 
 
 
 def _superfluous(storage: Storage, folder: str, data: bytes) -> tuple[str, ...]:
-    """The files of a plan whose records stand in the others, too."""
+    """The files of a plan whose records are in the other files, too."""
     try:
         plan = read_record(data, storage.where(f"{folder}/{PLAN_FILE}"))
     except CorruptFileError:
-        return ()  # it was cut off: nothing was done yet
+        return ()  # a truncated plan: Hudi had changed nothing yet
     merged = str(plan.get("mergedArchiveFileName") or "")
     candidates = [str(path).rpartition("/")[2] for path in plan.get("candidate") or ()]
     candidates = [name for name in dict.fromkeys(candidates) if is_archive_file(name) and name != merged]
@@ -79,21 +81,21 @@ def _superfluous(storage: Storage, folder: str, data: bytes) -> tuple[str, ...]:
         try:
             begun = _records(storage, folder, [merged])
         except CorruptFileError:
-            begun = set()  # cut off while it was written
+            begun = set()  # truncated while it was written
         return (merged,) if begun <= _records(storage, folder, left) else ()
     held = _records(storage, folder, [merged])
     return tuple(name for name in left if _records(storage, folder, [name]) <= held)
 
 
 def _records(storage: Storage, folder: str, names: Iterable[str]) -> _Records:
-    """What the files hold: actions and states."""
+    """The (action, state) pairs in the files."""
     entries = (entry for name in names for entry in read_entries(storage, f"{folder}/{name}"))
     return {(key_of(entry), state_of(entry).value) for entry in entries}
 
 
 NOTE_FILE = "tagstream_merged.json"
-# How many times the batch's files one merge takes at most, when there are many from before: it bounds the calls of a run, as
-# the limit of the size does its bytes.
+# The most files in one merge, in multiples of ``MergeOptions.files``, for an archive with many old files. It limits the
+# calls of a run, as ``small_bytes`` limits its bytes.
 _BATCHES_A_MERGE = 100
 
 
@@ -101,17 +103,29 @@ _BATCHES_A_MERGE = 100
 class MergeOptions:
     """Which files of the archive are merged, with Hudi's names and defaults (hoodie.archive.merge.*).
 
-    ``files``: so many small ones are merged at least. ``small_bytes``: greater ones are not small, and none that is made is
-    greater.
+    ``files``: the least number of files of a merge. ``small_bytes``: the greatest size of a file that is merged, and of
+    a merged file.
     """
 
-    files: int = 10  # hoodie.archive.merge.files.batch.size
-    small_bytes: int = 20 << 20  # hoodie.archive.merge.small.file.limit.bytes
+    files: int = option(
+        "hoodie.archive.merge.files.batch.size",
+        Kind.INT,
+        "Least number of small archive files that are merged.",
+        default=10,
+        minimum=2,
+    )
+    small_bytes: int = option(
+        "hoodie.archive.merge.small.file.limit.bytes",
+        Kind.BYTES,
+        "Archive files above this size are not merged, and a merged file does not exceed it.",
+        default=20 << 20,
+        minimum=1,
+    )
 
 
 @dataclass(frozen=True)
 class _Note:
-    """A merge: the file that grows, and those that it takes up."""
+    """A merge: ``into`` is the file that gets the content of ``files``."""
 
     into: str
     files: tuple[str, ...]
@@ -120,10 +134,10 @@ class _Note:
 def merge_archive(
     storage: Storage, folder: str, options: MergeOptions, check: Callable[[], None] = lambda: None
 ) -> tuple[str, ...]:
-    """Finish the merge that is under way, begin the next one if one is due; the names of the files that were deleted.
+    """Finish the present merge, and begin the next one if it is due; returns the names of the deleted files.
 
-    The caller holds the writer lease, which ``check`` looks after. A file that can't be read is not merged: who reads the
-    archive is shown which one it is.
+    The caller has the writer lease, which ``check`` verifies. A file that cannot be read is not merged: the error comes
+    when somebody reads the archive.
     """
     try:
         finish_hudis_merge(storage, folder, check)
@@ -138,10 +152,10 @@ def merge_archive(
 
 
 def files_to_merge(sizes: Sequence[int], options: MergeOptions) -> range | None:
-    """The places of the files to be merged, of their sizes from the oldest on; None when no merge is due.
+    """Indexes of the files to merge, of their sizes from the oldest on; None when no merge is due.
 
-    They are neighbours, the newest file is not among them, and together they are twice as long as the longest at least.
-    Shorter ones come first. O(n) for each doubling of the size.
+    They are neighbours without the newest file, and their total size is at least twice that of the largest. Smaller files
+    are merged first. O(n) for each doubling of the size.
     """
     there = sizes[:-1]
     longest = max((size for size in there if size <= options.small_bytes), default=0)
@@ -156,7 +170,7 @@ def files_to_merge(sizes: Sequence[int], options: MergeOptions) -> range | None:
 
 
 def _among(sizes: Sequence[int], bound: int, options: MergeOptions) -> range | None:
-    """The first stretch of files of at most ``bound`` bytes each that is worth a merge."""
+    """The first range of files of at most ``bound`` bytes each that is worth a merge."""
     start = 0
     while start < len(sizes):
         end, total, longest = start, 0, 0
@@ -164,7 +178,7 @@ def _among(sizes: Sequence[int], bound: int, options: MergeOptions) -> range | N
         while end < most and sizes[end] <= bound and total + sizes[end] <= options.small_bytes:
             total, longest = total + sizes[end], max(longest, sizes[end])
             end += 1
-        # Fewer are enough where one more would make a file that is too large: they would stay for ever.
+        # Fewer files are enough if one more would exceed the greatest size: they would otherwise never be merged.
         is_full = end < most and sizes[end] <= bound and 2 * total >= options.small_bytes
         if 2 * longest <= total and (end - start >= options.files or is_full):
             return range(start, end)
@@ -189,7 +203,7 @@ def _begin(
 
 
 def _finish(storage: Storage, folder: str, there: Collection[str], check: Callable[[], None]) -> tuple[str, ...] | None:
-    """Delete what a merge has taken up. None when the merge itself had to be done: what it took stays till the next time."""
+    """Delete the files that a merge has copied. None when the merge had to be repeated: they are deleted the next time."""
     note = _read_note(storage, folder)
     if note is None:
         return ()
@@ -198,7 +212,7 @@ def _finish(storage: Storage, folder: str, there: Collection[str], check: Callab
         held = set(_blocks(storage, folder, [note.into])[0])
         files = _blocks(storage, folder, left)
         if not all(held.issuperset(blocks) for blocks in files):
-            # Not dropped but done: were another process still about to do it, it would write the same bytes.
+            # The merge is repeated, not dropped: another process that is about to do it would write the same bytes.
             content = _joined(storage, folder, _Note(note.into, left))
             check()
             storage.replace(f"{folder}/{note.into}", content)
@@ -212,7 +226,7 @@ def _finish(storage: Storage, folder: str, there: Collection[str], check: Callab
 
 
 def _joined(storage: Storage, folder: str, note: _Note) -> bytes:
-    """The intact blocks of all files, each once: what an earlier merge may have left a second time is left out."""
+    """The intact blocks of all files, each once: an earlier merge may have copied some already."""
     files = _blocks(storage, folder, (note.into, *note.files))
     return b"".join(dict.fromkeys(block for blocks in files for block in blocks))
 
@@ -228,7 +242,7 @@ def _blocks_of(storage: Storage, rel: str) -> list[bytes]:
         if block.type is BlockType.CORRUPT:
             continue  # its actions are still on the active timeline, or were archived again
         if block.type is not BlockType.AVRO_DATA:
-            raise UnsupportedTableError(f"{block.where} is no block of archived instants; restore the file")
+            raise UnsupportedTableError(f"{block.where} is not a block of archived instants; restore the file")
         found.append(data)
     return found
 
@@ -238,4 +252,4 @@ def _read_note(storage: Storage, folder: str) -> _Note | None:
         doc = json.loads(storage.read(f"{folder}/{NOTE_FILE}"))
         return _Note(str(doc["into"]), tuple(str(name) for name in doc["files"]))
     except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return None  # without a note that can be read nothing is deleted
+        return None  # without a readable note nothing is deleted

@@ -1,9 +1,9 @@
-"""The history of timeline layout 2, read: its manifests, archived instants by range, and their completion times.
+"""Read the history of timeline layout 2: its manifests, archived instants by range, and their completion times.
 
 The history (``.hoodie/timeline/history``) is a log-structured merge tree of Parquet files
-``<min>_<max>_<level>.parquet``, min and max being the smallest and greatest instant time in them. ``manifest_<N>``
-names the files of one moment, and ``_version_`` names the newest N. ``_version_`` is written after its manifest.
-Where it is missing or unreadable, the greatest manifest that can be read counts.
+``<min>_<max>_<level>.parquet``, where min and max are the smallest and greatest instant time in the file.
+``manifest_<N>`` names the files of version N, and ``_version_`` names the newest N. ``_version_`` is written after its
+manifest. If it is missing or unreadable, the greatest readable manifest is used.
 
 Rows are actions (Hudi's HoodieLSMTimelineInstant): ``instantTime``, ``completionTime``, ``action``, ``metadata``
 (the completed file's bytes), ``plan`` (the requested file's bytes, or null), ``version``.
@@ -27,59 +27,59 @@ from tagstream.table.storage.storage import Storage
 VERSION_FILE = "_version_"
 _MANIFEST = re.compile(r"manifest_(\d{1,9})")
 _FILE = re.compile(r"(\d+)_(\d+)_(\d{1,4})\.parquet")
-_TRIES = 3  # a manifest may be removed between the look at the version and the look at it
+_TRIES = 3  # a manifest may be removed after its version was read
 
 
 @dataclass(frozen=True)
 class HistoryFile:
-    """One file of the history: its name, and its size in bytes."""
+    """A file of the history: its name, and its size in bytes."""
 
     name: str
     size: int
 
     @property
     def range(self) -> tuple[str, str]:
-        """The smallest and the greatest instant time in it."""
+        """The smallest and the greatest instant time in the file."""
         match = _FILE.fullmatch(self.name)
         assert match is not None, self.name
         return match.group(1), match.group(2)
 
     @property
     def level(self) -> int:
-        """How often its rows were merged."""
+        """How often the file's rows were merged."""
         return int(self.name.removesuffix(".parquet").rpartition("_")[2])
 
     def meets(self, first: str | None, last: str | None) -> bool:
-        """Whether it may have an instant of [first, last]; None is an open end."""
+        """Whether the file may have an instant of [first, last]; None is an open end."""
         least, greatest = self.range
         return (first is None or greatest >= first) and (last is None or least <= last)
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files of one moment; version 0 is the history before anything was archived."""
+    """The files of one version of the history. Version 0 is the empty history, before anything was archived."""
 
     version: int
     files: tuple[HistoryFile, ...] = ()
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of its files."""
+        """Names of the files."""
         return frozenset(file.name for file in self.files)
 
 
 def file_name(first: str, last: str, level: int) -> str:
-    """The name of a file with these smallest and greatest instant times."""
+    """Name of a file with these smallest and greatest instant times."""
     return f"{first}_{last}_{level}.parquet"
 
 
 def is_history_file(name: str) -> bool:
-    """Whether a name is that of a file of the history."""
+    """Whether this is the name of a history file."""
     return _FILE.fullmatch(name) is not None
 
 
 def read_manifest(storage: Storage, folder: str) -> Manifest:
-    """The newest manifest; CorruptFileError when there are files and none of the manifests can be read."""
+    """The newest readable manifest; CorruptFileError when there are manifests or files but no readable manifest."""
     for _ in range(_TRIES):
         version = _named_version(storage, folder)
         if version is None:
@@ -99,30 +99,30 @@ def read_manifest(storage: Storage, folder: str) -> Manifest:
     if broken is not None:
         raise broken
     if any(is_history_file(name) for name in storage.names(folder)) and storage.exists(f"{folder}/{VERSION_FILE}"):
-        raise CorruptFileError(f"{storage.where(folder)} has no manifest any more: restore the newest manifest_<N>")
+        raise CorruptFileError(f"{storage.where(folder)} has lost its manifests: restore the newest manifest_<N>")
     return Manifest(0)
 
 
 def read_version(storage: Storage, folder: str, version: int) -> Manifest:
-    """One manifest; FileNotFoundError when it is not there."""
+    """The manifest of a version; FileNotFoundError when it does not exist."""
     return Manifest(version, _parse(storage, folder, version))
 
 
 def manifest_versions(storage: Storage, folder: str) -> list[int]:
-    """The versions there are manifests of, in order."""
+    """The versions that have a manifest, in order."""
     matches = (_MANIFEST.fullmatch(name) for name in storage.names(folder))
     return sorted(int(match.group(1)) for match in matches if match is not None)
 
 
 def write_manifest(storage: Storage, folder: str, manifest: Manifest) -> None:
-    """Make it the newest one. Can be cut off and done again: a manifest that no ``_version_`` names is written over."""
+    """Make this manifest the newest. After an interruption it can be repeated: it replaces an unused manifest."""
     text = json.dumps({"files": [{"fileName": file.name, "fileLen": file.size} for file in manifest.files]}, indent=1)
     storage.replace(f"{folder}/{manifest_name(manifest.version)}", text.encode())
     storage.replace(f"{folder}/{VERSION_FILE}", str(manifest.version).encode())
 
 
 def manifest_name(version: int) -> str:
-    """The file name of a manifest."""
+    """File name of the manifest of a version."""
     return f"manifest_{version}"
 
 
@@ -142,10 +142,10 @@ def _parse(storage: Storage, folder: str, version: int) -> tuple[HistoryFile, ..
         wrong = next((file.name for file in files if not is_history_file(file.name)), None)
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptFileError(
-            f"{storage.where(rel)} is no manifest of archived instants ({error!r}): restore it"
+            f"{storage.where(rel)} is not a readable manifest of archived instants ({error!r}): restore it"
         ) from error
     if wrong is not None:
-        raise CorruptFileError(f"{storage.where(rel)} names {wrong!r}, which is no file of a history: restore it")
+        raise CorruptFileError(f"{storage.where(rel)} names {wrong!r}, which is not a history file: restore it")
     return tuple(files)
 
 
@@ -159,9 +159,9 @@ _REMEMBERED = 256
 
 @dataclass(frozen=True)
 class History:
-    """The archived instants of one table. Picklable; the manifest is read when it is first needed, and then kept.
+    """The archived instants of one table. Picklable; the manifest is read at the first use and then kept.
 
-    Instants that were archived later are not in it. That does no harm: they are on the active timeline of the same look.
+    Instants that are archived later are not included. They are on the active timeline that was read before.
     """
 
     storage: Storage
@@ -170,13 +170,13 @@ class History:
 
     @property
     def manifest(self) -> Manifest:
-        """The files as of the first look."""
+        """The manifest at the first use."""
         if not self._known:
             self._known.append(read_manifest(self.storage, self.folder))
         return self._known[0]
 
     def read(self, columns: Sequence[str] | None = None, first: str | None = None, last: str | None = None) -> pa.Table:
-        """The instants of [first, last] (None: open), oldest first; only files and columns that are needed are read."""
+        """The instants of [first, last] (None: open), oldest first. Only the necessary files and columns are read."""
         wanted = list(columns) if columns is not None else HISTORY_SCHEMA.names
         loaded = [name for name in HISTORY_SCHEMA.names if name in wanted or name == "instantTime"]
         tables = [self._load(file, loaded, first, last) for file in self.manifest.files if file.meets(first, last)]
@@ -184,7 +184,7 @@ class History:
         return pa.concat_tables([schema.empty_table(), *tables]).sort_by("instantTime").select(wanted)
 
     def actions(self) -> Iterator[ArchivedAction]:
-        """All archived actions, file by file in the order of the files' first instants; each action once."""
+        """All archived actions, each once, file by file in the order of the files' first instants."""
         seen: set[tuple[str, str]] = set()
         for file in sorted(self.manifest.files, key=lambda f: (f.range, -f.level)):
             for row in self.load(file).sort_by("instantTime").to_pylist():
@@ -196,7 +196,7 @@ class History:
                     yield found
 
     def completion_time(self, time: str) -> str | None:
-        """When an archived action was completed; None for one that is not in the history."""
+        """The completion time of an archived action; None when the history does not have it."""
         for file in self.manifest.files:
             if file.meets(time, time) and (found := self._times_of(file).get(time)) is not None:
                 return found
@@ -215,7 +215,7 @@ class History:
         return found
 
     def _times_of(self, file: HistoryFile) -> Mapping[str, str]:
-        """Of one file. A file never changes, so a process reads each once, whatever the manifest."""
+        """The completion times of one file. Files never change, so a process reads each once, whatever the manifest."""
         for storage, folder, known, times in _TIMES:
             if known == file and folder == self.folder and storage == self.storage:
                 return times
@@ -226,7 +226,7 @@ class History:
         return times
 
     def load(self, file: HistoryFile, columns: Sequence[str] | None = None) -> pa.Table:
-        """The rows of one file as they stand there."""
+        """The rows of one file, unchanged."""
         return self._load(file, columns if columns is not None else HISTORY_SCHEMA.names, None, None)
 
     def _load(self, file: HistoryFile, columns: Sequence[str], first: str | None, last: str | None) -> pa.Table:
@@ -238,7 +238,7 @@ class History:
             rows = pa.table([rows[name].cast(HISTORY_SCHEMA.field(name).type) for name in names], names=names)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, KeyError) as error:
             raise CorruptFileError(
-                f"{self.storage.where(rel)} holds no readable archived instants ({error}): restore the file"
+                f"{self.storage.where(rel)} has no readable archived instants ({error}): restore the file"
             ) from error
         except FileNotFoundError:
             raise CorruptFileError(
@@ -252,7 +252,7 @@ class History:
         return rows.select(list(columns)).cast(pa.schema([HISTORY_SCHEMA.field(name) for name in columns]))
 
 
-# What was read of the files that were asked last: storage, folder, file, completion time by instant.
+# A cache of the last files: storage, folder, file, completion time by instant.
 _TIMES: list[tuple[Storage, str, HistoryFile, Mapping[str, str]]] = []
 
 

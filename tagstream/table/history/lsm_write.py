@@ -1,11 +1,11 @@
-"""The history of timeline layout 2, written: a batch of actions, files merged level by level, old files removed.
+"""Write the history of timeline layout 2: add a batch of actions, merge files level by level, remove old files.
 
-A batch is archived in this order, and each step can be cut off and repeated:
+A batch is archived in these steps, each of which can be interrupted and repeated:
 
-1. the Parquet file, under a name that is made of the batch (a file that no manifest names is written over);
-2. ``manifest_<N+1>``: the old files and this one (one that ``_version_`` does not name is written over);
-3. ``_version_`` = N+1. From here on readers have it;
-4. the caller removes the actions' files from the active timeline. Until then they are in both places, and the same.
+1. write the Parquet file, under a name made from the batch (it replaces a file that no manifest names);
+2. write ``manifest_<N+1>``: the old files and the new one (it replaces a manifest that ``_version_`` does not name);
+3. write ``_version_`` = N+1. Now readers see the new file;
+4. the caller removes the actions' files from the active timeline. Until then the actions are in both places.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from tagstream.table.timeline.avro_timeline import avro_schema
 FILES_A_LEVEL = 10  # hoodie.timeline.compaction.batch.size
 TARGET_BYTES = 1000 << 20  # hoodie.timeline.compaction.target.file.max.bytes
 KEPT_MANIFESTS = 3  # hoodie.timeline.manifest.retained.versions
-# What readers of Hudi's take the rows' schema from; without Arrow's own copy of it.
+# Hudi's readers get the rows' schema from the footer. Arrow's own schema entry is not written.
 _FOOTER = {"parquet.avro.schema": json.dumps(avro_schema("HoodieLSMTimelineInstant")), "writer.model.name": "avro"}
 
 
 def write_batch(storage: Storage, folder: str, actions: Collection[ArchivedAction]) -> Manifest:
-    """Archive completed actions as one file of level 0. Those the history has already are left out."""
+    """Archive completed actions as one file of level 0, without those that the history has already."""
     ordered = sorted(actions, key=lambda action: action.key)
     manifest = read_manifest(storage, folder)
     if ordered:
@@ -70,17 +70,17 @@ def rows_of(actions: Sequence[ArchivedAction]) -> pa.Table:
 def merge_levels(
     storage: Storage, folder: str, files_a_level: int = FILES_A_LEVEL, target_bytes: int = TARGET_BYTES
 ) -> int:
-    """Merge the oldest files of each level that has ``files_a_level`` of them into one of the next; how many levels were.
+    """Merge the oldest files of each level that has at least ``files_a_level`` into one file of the next level.
 
-    A file that is greater than ``target_bytes`` is not merged any more. The merged files stay until :func:`remove_old`: a
-    reader may still hold the manifest that names them.
+    Returns the number of merged levels. A file larger than ``target_bytes`` is not merged. Merged files are kept until
+    :func:`remove_old`, because a reader may have an older manifest that names them.
     """
     merged, level = 0, 0
     manifest = read_manifest(storage, folder)
     while (sources := _candidates(manifest, level, files_a_level, target_bytes)) is not None:
         target = file_name(min(f.range[0] for f in sources), max(f.range[1] for f in sources), level + 1)
         history = History(storage, folder, [manifest])
-        # Ranges rarely meet, and then the files are copied one after another.
+        # Ranges rarely overlap. If they do not, the files are copied one after another.
         apart = all(a.range[1] < b.range[0] for a, b in pairwise(sources))
         tables: Iterable[pa.Table]
         tables = (history.load(f) for f in sources)
@@ -95,9 +95,9 @@ def merge_levels(
 
 
 def remove_old(storage: Storage, folder: str, merged_levels: int = 0, kept: int = KEPT_MANIFESTS) -> list[str]:
-    """Remove manifests but the newest, then the files that none of these names; returns the names.
+    """Remove all but the newest ``kept`` manifests, then the files that these do not name; returns the removed names.
 
-    ``merged_levels``: levels merged just now, each of which has made a manifest of its own.
+    ``merged_levels``: number of levels that were just merged, each with a new manifest; as many more manifests are kept.
     """
     versions = manifest_versions(storage, folder)
     newest = read_manifest(storage, folder).version
@@ -120,7 +120,7 @@ def _new_ones(history: History, actions: list[ArchivedAction]) -> list[ArchivedA
 
 
 def _free_name(manifest: Manifest, first: str, last: str) -> str:
-    """Of level 0, which another batch of the same ends may have taken: then of the first level that it has not."""
+    """A free name, usually of level 0. If another batch with the same range has it, that of the first free level."""
     level = 0
     while (name := file_name(first, last, level)) in manifest.names:
         level += 1
@@ -128,7 +128,7 @@ def _free_name(manifest: Manifest, first: str, last: str) -> str:
 
 
 def _candidates(manifest: Manifest, level: int, files: int, target_bytes: int) -> list[HistoryFile] | None:
-    """The oldest files of a level that are merged next; None when there are too few, or they are too large."""
+    """The oldest files of a level to merge next; None when there are too few, or when they are too large."""
     there = sorted((file for file in manifest.files if file.level == level), key=lambda file: file.range)
     if len(there) < files:
         return None
@@ -138,7 +138,7 @@ def _candidates(manifest: Manifest, level: int, files: int, target_bytes: int) -
         if len(chosen) == files or (total + file.size > target_bytes and len(chosen) > 1):
             break
         if total + file.size > target_bytes:
-            chosen, total = [], 0  # alone it is large enough
+            chosen, total = [], 0  # the chosen file is large enough alone
             if file.size > target_bytes:
                 continue
         chosen.append(file)

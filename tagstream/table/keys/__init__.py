@@ -1,1 +1,1 @@
-"""Record keys, partition paths and the hashes taken of them."""
+"""Record keys, partition paths and their hashes."""

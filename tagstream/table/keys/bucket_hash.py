@@ -1,13 +1,12 @@
 """The bucket of a record key, as Hudi's and Flink's bucket index compute it from Java's hash codes.
 
-The values of the hash fields are taken out of the record key's text and hashed as a Java ``List<String>``. The
-bucket is that hash without its sign, modulo the number of buckets (``BucketIdentifier.java``). How the text is
-split changed between Hudi's releases (``KeyGenUtils.extractRecordKeysByFields`` of 0.15.0 and 1.2.0), with another
-result for keys whose values hold a comma or a colon; :class:`BucketHash` does either.
+The values of the hash fields are parsed from the text of the record key and hashed as a Java ``List<String>``. The
+bucket is that hash without its sign, modulo the number of buckets (``BucketIdentifier.java``). Hudi's releases parse
+the text differently (``KeyGenUtils.extractRecordKeysByFields`` of 0.15.0 and 1.2.0), with different results for keys
+whose values have a comma or a colon; :class:`BucketHash` implements both.
 
-The hash of a string is ``31 * h + unit`` folded over its UTF-16 code units (a character beyond U+FFFF is two),
-that of a list the same over its elements from 1 on. Both wrap in 32 bits. The shards of the record index come from
-them, too.
+The hash of a string is ``31 * h + unit`` folded over its UTF-16 code units (a character beyond U+FFFF is two). The hash
+of a list is the same over its elements, from 1 on. Both wrap at 32 bits. The shards of the record index use them, too.
 """
 
 from __future__ import annotations
@@ -33,24 +32,24 @@ _CHUNK_ROWS: Final = 65_536
 
 
 def string_hash_codes(keys: pa.Array) -> HashCodes:
-    """``String.hashCode`` of every value of a string column; a null has 0.
+    """``String.hashCode`` of every value of a string column; 0 for a null.
 
-    Raises InvalidKeyError for bytes that are no UTF-8.
+    Raises InvalidKeyError for bytes that are not UTF-8.
     """
     if not (pa.types.is_string(keys.type) or pa.types.is_large_string(keys.type)):
         raise ValueError(
-            f"Java hashes texts; the values are {keys.type}: turn them into the texts of Hudi's keys first"
+            f"Java hashes texts, and the values are {keys.type}: turn them into the texts of Hudi's keys first"
         )
-    # The hash of "" is that of a null; filling also leaves no bytes under a null.
+    # The hash of "" is that of a null. Filling also removes bytes under a null.
     keys = keys.cast(pa.string()).fill_null("")
     parts = [_chunk(keys.slice(start, _CHUNK_ROWS)) for start in range(0, len(keys), _CHUNK_ROWS)]
     return np.concatenate(parts) if parts else np.zeros(0, np.int32)
 
 
 def list_hash_codes(columns: Sequence[pa.Array]) -> HashCodes:
-    """``List.hashCode`` of every row, the list being the row's strings in the order of the columns; a null counts 0."""
+    """``List.hashCode`` of every row: the list has the row's strings in the order of the columns; a null counts as 0."""
     if not columns:
-        raise ValueError("a list hash needs one column at least")
+        raise ValueError("a list hash needs at least one column")
     codes = np.ones(len(columns[0]), np.uint32)
     for column in columns:
         codes *= np.uint32(_BASE)
@@ -59,12 +58,12 @@ def list_hash_codes(columns: Sequence[pa.Array]) -> HashCodes:
 
 
 def _chunk(keys: pa.Array) -> HashCodes:
-    """Hashes by prefix sums: with weights 31^-p every string is the difference of two of them, scaled by its end."""
+    """Hashes by prefix sums with weights 31^-p: each string is the difference of two sums, scaled by its end."""
     units, ends = _utf16(keys)
     starts = np.concatenate([np.zeros(1, np.int64), ends[:-1]])
     weighted = np.zeros(len(units) + 1, np.uint32)
     np.cumsum(units * _powers(_INVERSE, len(units)), dtype=np.uint32, out=weighted[1:])
-    # A string that ends at e has weight 31^(e-1-p) on unit p; an empty one is a difference of nothing.
+    # The scale 31^(e-1) gives unit p the weight 31^(e-1-p), where e is the end of the string. Empty strings have sum 0.
     scale = _powers(_BASE, len(units) + 1)[np.maximum(ends - 1, 0)]
     codes: _UInt32s = (weighted[ends] - weighted[starts]) * scale
     return codes.view(np.int32)
@@ -78,7 +77,7 @@ def _powers(base: int, count: int) -> _UInt32s:
 
 
 def _utf16(keys: pa.Array) -> tuple[_UInt32s, _Int64s]:
-    """(UTF-16 code units of all strings in a row, the place behind each string's last one)."""
+    """(UTF-16 code units of all strings, concatenated; the end of each string in it)."""
     offsets = np.frombuffer(keys.buffers()[1], np.int32)[keys.offset : keys.offset + len(keys) + 1].astype(np.int64)
     buffer = keys.buffers()[2]
     body = memoryview(buffer)[offsets[0] : offsets[-1]] if buffer is not None else memoryview(b"")
@@ -88,8 +87,10 @@ def _utf16(keys: pa.Array) -> tuple[_UInt32s, _Int64s]:
     try:
         text = str(body, "utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidKeyError(f"a key is no UTF-8 text ({error}): check the file or source that it came from") from None
-    # Units of a character stand at its first byte: none for the bytes that follow, two for one of four bytes.
+        raise InvalidKeyError(
+            f"a key is not UTF-8 text ({error}): check the file or source that it came from"
+        ) from None
+    # Code units are counted at a character's first byte: 1, or 2 for a character of four bytes. Other bytes count 0.
     units_before = np.cumsum(((data & 0xC0) != 0x80).astype(np.int64) + (data >= 0xF0))
     ends = np.where(ends > 0, units_before[ends - 1], 0)
     return np.frombuffer(text.encode("utf-16-le"), "<u2").astype(np.uint32), ends
@@ -102,9 +103,10 @@ _Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class BucketHash:
-    """``fields``: the hash fields (``hoodie.bucket.index.hash.field``), some of the record key fields.
+    """The bucket of a record key in a table with ``num_buckets`` buckets.
 
-    ``release``: whose way of taking keys apart is followed, one of :data:`RELEASES`.
+    ``fields``: the hash fields (``hoodie.bucket.index.hash.field``), a subset of the record key fields.
+    ``release``: the Hudi releases whose parsing of keys applies, one of :data:`RELEASES`.
     """
 
     num_buckets: int
@@ -122,10 +124,10 @@ class BucketHash:
                 f"{', '.join(self.record_key_fields)}"
             )
         if self.release not in RELEASES:
-            raise ValueError(f"release {self.release!r} is none of {', '.join(RELEASES)}")
+            raise ValueError(f"release {self.release!r} is not one of {', '.join(RELEASES)}")
 
     def buckets(self, keys: pa.Array) -> _Ints:
-        """Bucket number of every record key (strings without nulls)."""
+        """Bucket number (int32, from 0) of every record key (strings without nulls)."""
         keys = keys.cast(pa.string())
         codes = np.zeros(len(keys), np.int32)
         plain = self._is_plain(keys)
@@ -134,7 +136,7 @@ class BucketHash:
             codes[plain] = list_hash_codes([mine] if not self._has_names else self._values(mine))
         odd = np.flatnonzero(~plain)
         if len(odd):
-            # Keys whose values hold separators are few; each is taken apart for itself.
+            # Few keys have values with separators, so these are parsed one by one.
             lists = [self._take_apart(key) for key in keys.take(pa.array(odd)).to_pylist()]
             for size in {len(values) for values in lists}:
                 rows = [i for i, values in enumerate(lists) if len(values) == size]
@@ -144,11 +146,11 @@ class BucketHash:
 
     @property
     def _has_names(self) -> bool:
-        """Whether keys are ``field:value,field:value``; a key of one field is the value alone."""
+        """Whether keys are ``field:value,field:value``. The key of one field is the value alone."""
         return len(self.record_key_fields) > 1
 
     def _is_plain(self, keys: pa.Array) -> npt.NDArray[np.bool_]:
-        """Keys that both releases take apart in the same way."""
+        """Whether both releases parse a key in the same way."""
         colons, commas = pc.count_substring(keys, ":"), pc.count_substring(keys, ",")
         n = len(self.record_key_fields) if self._has_names else 0
         plain = pc.equal(colons, n) if n else pc.equal(colons, 0)
@@ -159,7 +161,7 @@ class BucketHash:
         return mask
 
     def _values(self, keys: pa.Array) -> list[pa.Array]:
-        """The hash fields' values of plain keys, in the order they have in the key."""
+        """Values of the hash fields of plain keys, in their order in the key."""
         parts = pc.split_pattern(keys, ",")
         out = []
         for i, name in enumerate(self.record_key_fields):
@@ -176,16 +178,16 @@ class BucketHash:
 
 
 def _old(key: str, fields: Sequence[str]) -> list[str | None]:
-    """0.15.0: without a colon the key is the value; else cut at every comma, and each part at its first colon."""
+    """0.15.0: without a colon the key is the value. Else split at every comma, and each part at its first colon."""
     if ":" not in key:
         return [key]
-    # Java's split leaves out empty parts at the end.
+    # Java's split drops empty parts at the end.
     pairs = [part.split(":", 1) for part in key.rstrip(",").split(",")]
     return [_value(pair[-1]) if len(pair) > 1 else pair[0] for pair in pairs if len(pair) == 1 or pair[0] in fields]
 
 
 def _new(key: str, fields: Sequence[str]) -> list[str | None]:
-    """1.2.0: a value ends at the last comma before the next name; without both separators the key is the value."""
+    """1.2.0: a value ends at the last comma before the next name. Without a comma or a colon the key is the value."""
     if "," not in key or ":" not in key:
         return [key]
     values: list[str | None] = []
@@ -202,7 +204,7 @@ def _new(key: str, fields: Sequence[str]) -> list[str | None]:
 
 
 def _end_of_value(text: str) -> int | None:
-    """Place of the comma that ends a value: the last one before the first colon that has a comma before it."""
+    """Position of the comma that ends a value: the last one before the first colon that follows a comma."""
     first = text.find(",")
     if first < 0:
         return None

@@ -1,14 +1,14 @@
-"""Dates as text: patterns of Joda's DateTimeFormat and wall clocks of time zones, column by column.
+"""Dates as text: patterns of Joda's DateTimeFormat and local times of time zones, column by column.
 
 Patterns have ``y`` and ``Y`` (year), ``M`` (number), ``d``, ``H``, ``m``, ``s``, ``S`` (fraction of a second),
-``Z`` (the offset) and text; patterns for writing also ``k``, ``K`` and ``h`` (hours from 1 to 24, from 0 to 11,
-from 1 to 12). Names of months and days, halves of the day, week years and zone names depend on a locale or on
-tables of zones, and are refused by name. Years of two digits are refused for reading, because they depend on the
-current day.
+``Z`` (the offset) and text. Patterns for writing also have ``k``, ``K`` and ``h`` (hours from 1 to 24, from 0 to 11,
+from 1 to 12). Names of months and days, halves of the day, week years and zone names depend on a locale or on tables
+of zones; they are an error that names the letter. Years of two digits are an error for reading, because they depend on
+the current day.
 
-Arrow knows the changes of a zone up to 2037. The rule of a zone's last change holds forever (RFC 9636, the footer
-of a zone's file). Python's zoneinfo follows it, as Java does. It is asked once for each quarter of an hour that
-occurs.
+Arrow knows the offset changes of a zone up to 2037. After the last change its rule applies forever (RFC 9636, the
+footer of a zone's file). Python's zoneinfo follows the rule, as Java does. It is called once for each quarter of an
+hour that occurs in the values.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from tagstream.table.errors import ConfigError
 
 _YEAR = "yY"
 _FIELDS = {"M": pc.month, "d": pc.day, "H": pc.hour, "m": pc.minute, "s": pc.second}
-_HOURS = {"k": (24, 1), "K": (12, 0), "h": (12, 1)}  # by letter: how many there are, the first one
+_HOURS = {"k": (24, 1), "K": (12, 0), "h": (12, 1)}  # by letter: number of hours, first hour
 _NUMBERS = npt.NDArray[np.int64]
 CYCLE_YEARS = 400
 CYCLE_MS = 146_097 * 86_400_000
 _YEAR_0_MS = -719_528 * 86_400_000
 _FAR_MS = _YEAR_0_MS + 7 * CYCLE_MS  # the year 2800
-_LAST_YEAR = 200_000_000  # that milliseconds of 64 bits surely hold
+_LAST_YEAR = 200_000_000  # its milliseconds fit into 64 bits
 
 
 @dataclass(frozen=True)
@@ -48,23 +48,23 @@ class Part:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A pattern in its parts."""
+    """A parsed pattern: ``text`` as it was given, and its parts."""
 
     text: str
     parts: tuple[Part, ...]
 
     @property
     def has_offset(self) -> bool:
-        """Whether texts of this pattern say how far they are from UTC."""
+        """Whether texts of this pattern have an offset from UTC."""
         return any(part.letter == "Z" for part in self.parts)
 
     @property
     def folders(self) -> int:
-        """How many folders a text of this pattern is, where it is a path."""
+        """Number of folders in a path of this pattern."""
         return 1 + sum(part.text.count("/") for part in self.parts if not part.letter)
 
     def write(self, times: pa.Array) -> pa.Array:
-        """The texts of timestamps of milliseconds, in the time zone of their type; of any year that these can be of."""
+        """Texts of timestamps in milliseconds of any year, in the time zone of their type; null for null."""
         near, cycles = near_times(times.cast(pa.int64()).fill_null(0).to_numpy())
         moved = pa.array(near, times.type, mask=times.is_null().to_numpy(zero_copy_only=False))
         years = pa.array(pc.year(moved).fill_null(0).to_numpy(zero_copy_only=False) + cycles * CYCLE_YEARS)
@@ -76,7 +76,7 @@ class Pattern:
             return pc.if_else(pc.is_valid(times), part.text, None)
         if part.letter in _YEAR:
             count, numbers = part.count, pc.if_else(pc.is_valid(times), years, None)
-            if part.letter == "Y":  # of its era: the year before 1 is 1 B.C.
+            if part.letter == "Y":  # year of era: the year before 1 is 1 B.C.
                 numbers = pc.if_else(pc.less(numbers, 1), pc.subtract(1, numbers), numbers)
             if count == 2:
                 numbers = pc.abs(numbers)
@@ -96,7 +96,10 @@ class Pattern:
         return _padded(_FIELDS[part.letter](times), part.count)
 
     def expression(self) -> str:
-        """A regular expression (RE2) with a group a field, for whole texts."""
+        """A regular expression (RE2) for whole texts, with one named group for each field.
+
+        Raises ConfigError for letters that can be written but not read, and for a field that occurs twice.
+        """
         pieces, seen = [], set()
         for number, part in enumerate(self.parts):
             if not part.letter:
@@ -105,12 +108,14 @@ class Pattern:
             name = "y" if part.letter in _YEAR else part.letter
             if name in _HOURS:
                 raise ConfigError(
-                    f"the date pattern {self.text!r} has {part.letter * part.count!r}, which is not read here; H is"
+                    f"the date pattern {self.text!r} has {part.letter * part.count!r}, which cannot be read; use H"
                 )
             if name == "y" and part.count == 2:
-                raise ConfigError(f"the date pattern {self.text!r} has a year of two digits: which century is not said")
+                raise ConfigError(
+                    f"the date pattern {self.text!r} has a year of two digits without a century; use yyyy"
+                )
             if name in seen:
-                raise ConfigError(f"the date pattern {self.text!r} has {part.letter!r} twice, and cannot be read")
+                raise ConfigError(f"the date pattern {self.text!r} has {part.letter!r} twice and cannot be read")
             seen.add(name)
             following = self.parts[number + 1] if number + 1 < len(self.parts) else None
             fixed = following is not None and following.letter not in ("", "Z")
@@ -119,7 +124,7 @@ class Pattern:
 
 
 def parse_pattern(text: str) -> Pattern:
-    """The pattern of a text; ConfigError for letters that are not supported, by name."""
+    """Parse a pattern. ConfigError names the letters that are not supported."""
     parts: list[Part] = []
     position = 0
     while position < len(text):
@@ -152,8 +157,8 @@ def _check(text: str, letter: str, count: int) -> None:
     known = letter in _YEAR or letter in _FIELDS or letter in _HOURS or letter in "SZ"
     if not known or (letter == "M" and count > 2) or (letter == "Z" and count > 2):
         raise ConfigError(
-            f"the date pattern {text!r} has {letter * count!r}, which is not supported here; y, M (number), d, H, k, K, h, "
-            "m, s, S, Z and text in quotes are"
+            f"the date pattern {text!r} has {letter * count!r}, which is not supported; use y, M (number), d, H, k, K, h, "
+            "m, s, S, Z and text in quotes"
         )
 
 
@@ -168,23 +173,23 @@ def _digits(part: Part, *, fixed: bool) -> str:
 
 
 def _hours(times: pa.Array, count: int, first: int) -> pa.Array:
-    """Hours counted from ``first`` on; the hour 0 is the last one where they begin with 1."""
+    """Hours counted from ``first``. Where they begin with 1, the hour 0 is the last one."""
     hours = pc.hour(times)
     rest = pc.subtract(hours, pc.multiply(pc.divide(hours, count), count))
     return pc.if_else(pc.less(rest, first), count, rest)
 
 
 def _padded(numbers: pa.Array, width: int) -> pa.Array:
-    """Digits with zeros in front; Joda's sign of a negative number does not count into the width."""
+    """Digits with zeros in front. As in Joda, the sign of a negative number does not count towards the width."""
     digits = pc.utf8_lpad(pc.abs(numbers.cast(pa.int64())).cast(pa.string()), width, "0")
     return pc.binary_join_element_wise(pc.if_else(pc.less(numbers, 0), "-", ""), digits, "")
 
 
 def near_times(ms: _NUMBERS) -> tuple[_NUMBERS, _NUMBERS]:
-    """(times of the years 0 to 2799, cycles of 400 years that they were moved by) of milliseconds since 1970.
+    """(times in the years 0 to 2799, number of 400-year cycles that each was moved by) of milliseconds since 1970.
 
-    Arrow has years in 16 bits and goes on at -32768 behind 32767. The calendar repeats itself after 400 years, to the day
-    of the week; before the first rule of a time zone and behind its last one so do its offsets.
+    Arrow has years in 16 bits, so the year after 32767 is -32768. The calendar repeats after 400 years, including the
+    day of the week. So do the offsets of a time zone before its first rule and after its last one.
     """
     cycles = np.where(
         ms >= _FAR_MS, (ms - _FAR_MS) // CYCLE_MS + 1, np.where(ms < _YEAR_0_MS, (ms - _YEAR_0_MS) // CYCLE_MS, 0)
@@ -194,8 +199,11 @@ def near_times(ms: _NUMBERS) -> tuple[_NUMBERS, _NUMBERS]:
 
 @dataclass(frozen=True)
 class ReadTimes:
-    """Times read from texts: ``wall_ms``, milliseconds of the wall clock since 1970; ``offset_ms`` from UTC, 0 where the
-    text says none; ``good``: the text is a time."""
+    """Times read from texts.
+
+    ``wall_ms``: milliseconds of the local time since 1970. ``offset_ms``: offset from UTC, 0 where the text has none.
+    ``good``: whether the text is a time.
+    """
 
     wall_ms: _NUMBERS
     offset_ms: _NUMBERS
@@ -203,7 +211,7 @@ class ReadTimes:
 
 
 def read_times(pattern: Pattern, texts: pa.Array) -> ReadTimes:
-    """The times of texts (without nulls) that are of the pattern as a whole; fields that are not there are the least."""
+    """Parse texts (without nulls) as times of the pattern. Fields that the pattern lacks have their least value."""
     found = pc.extract_regex(texts, pattern.expression())
     good = pc.is_valid(found).to_numpy(zero_copy_only=False)
     names = {field.name for field in found.type}
@@ -243,13 +251,14 @@ def _offsets(found: pa.Array, names: set[str], count: int) -> _NUMBERS:
 
 
 _LATE_MS = 2_114_380_800_000  # 2037-01-01 UTC
-_SLOT_MS = 900_000  # offsets are whole quarters of an hour since long before that
+_SLOT_MS = 900_000  # offsets have been whole quarters of an hour since long before 2037
 
 
 def to_utc(wall_ms: _NUMBERS, zone: str | None) -> _NUMBERS:
-    """Milliseconds since 1970 of times of a zone's wall clock.
+    """Milliseconds since 1970 in UTC of local times of a zone.
 
-    An hour that the clock passes twice counts as the first one; one that it leaves out as the time after it.
+    A local time that occurs twice (clock set back) is the first one. One that is skipped (clock set forward) is the
+    time of the change.
     """
     if zone in (None, "UTC"):
         return wall_ms
@@ -265,7 +274,7 @@ def to_utc(wall_ms: _NUMBERS, zone: str | None) -> _NUMBERS:
 
 
 def by_offset(ms: _NUMBERS, zone: str) -> list[tuple[_NUMBERS, str]]:
-    """The places of times that Arrow may be told in a zone, with the zone: its name, or of late times their offset."""
+    """Positions of times with the zone that Arrow can use for them: the zone's name or, from 2037 on, the offset."""
     near, _ = near_times(ms)
     late = near >= _LATE_MS
     if not late.any() or _is_fixed(zone):
@@ -284,7 +293,7 @@ def _is_fixed(zone: str | None) -> bool:
 
 
 def _by_slot(ms: _NUMBERS, of_slot: Callable[[int], int], *, keeps_rest: bool = True) -> _NUMBERS:
-    """What a function says of the beginning of each quarter of an hour; ``keeps_rest``: with what comes behind it."""
+    """A function's value for the start of each quarter of an hour; ``keeps_rest`` adds the rest of the quarter."""
     slots, place = np.unique(ms // _SLOT_MS * _SLOT_MS, return_inverse=True)
     told = np.array([of_slot(slot) for slot in slots.tolist()], np.int64)[place]
     return told + ms % _SLOT_MS if keeps_rest else told
@@ -297,14 +306,14 @@ def _minutes(ms: int, zone: ZoneInfo) -> int:
 
 
 def _wall_slot(wall_ms: int, zone: ZoneInfo) -> int:
-    """The beginning of a quarter of an hour of a wall clock; of one that it leaves out, when the clock was set."""
+    """UTC of the start of a quarter of an hour of local time. For a skipped local time: the time of the change."""
     wall = _moment(wall_ms).replace(tzinfo=zone)
     first, last = (wall.replace(fold=fold).utcoffset() for fold in (0, 1))
     assert first is not None and last is not None, "a zone has an offset"
     found = wall_ms - _ms(first)
-    if first >= last:  # it is there, once or twice
+    if first >= last:  # the local time exists, once or twice
         return found
-    change = wall_ms - _ms(last)  # before the change; it comes within the time that is left out
+    change = wall_ms - _ms(last)  # before the change, which comes within the skipped time
     while _minutes(change, zone) * 60_000 == _ms(first):
         change += _SLOT_MS
     return change

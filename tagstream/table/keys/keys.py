@@ -1,6 +1,6 @@
 """Key generators: record key and partition path of rows, as the classes of Hudi 0.15 make them.
 
-Values are escaped in partition paths, and a path that must never become a folder is refused.
+Values in partition paths are escaped. A path that must never become a folder is an error.
 """
 
 from __future__ import annotations
@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Self
 
 import numpy as np
@@ -17,6 +16,14 @@ import pyarrow.compute as pc
 
 from tagstream.table.errors import ConfigError
 from tagstream.table.fields import column_of, is_missing, is_text
+from tagstream.table.keys.generators import (
+    GENERATORS,
+    KeyKind,
+    Times,
+    class_spellings,
+    default_generator,
+    type_spellings,
+)
 from tagstream.table.keys.record_key import (
     EMPTY_PART,
     NULL_PART,
@@ -33,43 +40,43 @@ _ESCAPED = re.compile("[\x01-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
 _CODE = re.compile("%([0-9A-Fa-f]{2})")
 _CONTROL = re.compile("[\x00-\x1f\x7f]")
 _MIXED = (
-    "the partition columns are not in the rows of this table, and its path has not one folder for each; "
-    "hoodie.datasource.write.partitionpath.urlencode=true keeps the slash of a value out of it"
+    "the partition columns are not in the rows of this table, and its path does not have one folder for each; "
+    "hoodie.datasource.write.partitionpath.urlencode=true escapes the slash of a value"
 )
 _LONGEST_SEGMENT = 255  # bytes of a file name on Linux
-_LONGEST_PATH = 1024  # leaves room for the table's own path and for markers below it
+_LONGEST_PATH = 1024  # with space for the table's path before it and for markers below it
 
 
 def url_encode(values: pa.Array) -> pa.Array:
-    """Values with the characters Hive escapes as ``%XX`` (hoodie.datasource.write.partitionpath.urlencode).
+    """Replace the characters that Hive escapes by ``%XX`` (hoodie.datasource.write.partitionpath.urlencode).
 
-    Space, ``}``, ``+``, ``&``, ``<`` and everything that is not ASCII stay.
+    Space, ``}``, ``+``, ``&``, ``<`` and non-ASCII characters are not replaced.
     """
     return _each_distinct(values, lambda text: _ESCAPED.sub(lambda m: f"%{ord(m.group()):02X}", text))
 
 
 def check_partition_path(paths: pa.Array, depth: int | None = None, fields: int = 0) -> pa.Array:
-    """For every partition path the reason why it can be no folder of the table; null where it is good.
+    """For every partition path the reason why it cannot be a folder of the table; null where it can.
 
-    A value of the stream must not be able to name a folder outside of the table, or one of Hudi's own. ``depth``: how many
-    folders the table's partitions lie below the base path, ``fields``: how many a path has when no value makes several; None
-    and 0 while that is open.
+    A value of the stream must not name a folder outside of the table, or one of Hudi's own folders. ``depth``: number
+    of folders from the base path to a partition of the table, None while it is unknown. ``fields``: number of partition
+    fields, 0 while it is unknown: a path with a null value may have one folder for each field at any depth.
     """
     return _each_distinct(paths, lambda path: _fault(path) or _other_depth(path, depth, fields))
 
 
 def depth_of(path: str, fields: int) -> int | None:
-    """Folders from the base path to a partition; None for one of a null value, which may be at ``fields`` anyway."""
+    """Number of folders in a partition path; None for a path of a null value with one folder for each field."""
     segments = path.split("/") if path else []
     default = any(segment.rpartition("=")[2] == DEFAULT_PARTITION for segment in segments)
     return None if default and len(segments) == fields else len(segments)
 
 
 def values_of_path(path: str, fields: Sequence[str]) -> tuple[str | None, ...] | None:
-    """The texts of the partition columns that a path names, as Hudi on Spark reads it; None where it does not tell them.
+    """The texts of the partition columns in a path, as Hudi on Spark reads it; None where they cannot be read from it.
 
-    A path of as many folders as there are fields: what is behind ``=``, or all of it, with ``%XX`` as the character that it
-    stands for, whatever the table says of URL encoding. The one field of a deeper path has all of it, as it is.
+    A path with as many folders as fields: the text after ``=``, or the whole folder name, with ``%XX`` decoded whether
+    or not the table uses URL encoding. The value of a single field is the whole deeper path, not decoded.
     """
     folders = path.split("/")
     if len(folders) == len(fields):
@@ -80,10 +87,11 @@ def values_of_path(path: str, fields: Sequence[str]) -> tuple[str | None, ...] |
 def lost_in_path(paths: pa.Array, fields: Sequence[str], columns: Sequence[pa.Array]) -> pa.Array:
     """Why a row's partition values cannot be read back from its path; null where they can.
 
-    ``columns``: the values of the fields; only texts can differ from what their path says, others are read as its texts.
+    ``columns``: the values of the fields. Only text values are compared: other types are read from the text of the
+    path.
     """
     encoded = paths.dictionary_encode()
-    # A loop over distinct paths: partitions are few beside records.
+    # A loop over distinct paths: there are far fewer partitions than records.
     found = [values_of_path(path or "", fields) for path in encoded.dictionary.to_pylist()]
     reason = pc.if_else(
         pa.array([values is None for values in found], pa.bool_()), _MIXED, pa.scalar(None, pa.string())
@@ -96,7 +104,7 @@ def lost_in_path(paths: pa.Array, fields: Sequence[str], columns: Sequence[pa.Ar
         own = pc.fill_null(column.cast(pa.string()), "")
         other = pc.not_equal(pc.fill_null(told, ""), own)
         text = (
-            f"partition column {name!r} is not in the rows of this table, and its path does not give this value back; "
+            f"partition column {name!r} is not in the rows of this table, and this value cannot be read back from its path; "
             "hoodie.datasource.write.partitionpath.urlencode=true makes paths that keep it"
         )
         reason = pc.coalesce(reason, pc.if_else(other, text, pa.scalar(None, pa.string())))
@@ -144,38 +152,18 @@ def _fault(path: str) -> str | None:
 
 def _each_distinct(values: pa.Array, function: Callable[[str], str | None]) -> pa.Array:
     encoded = values.dictionary_encode()
-    # A loop over distinct values: partitions are few beside records (measured: 1 us a value).
+    # A loop over distinct values: there are far fewer partitions than records (measured: 1 us a value).
     results = [None if value is None else function(value) for value in encoded.dictionary.to_pylist()]
     return pa.array(results, pa.string()).take(encoded.indices)
 
 
-class KeyKind(StrEnum):
-    """Kinds of key generators, by the values of ``hoodie.table.keygenerator.type``."""
-
-    SIMPLE = "SIMPLE"
-    COMPLEX = "COMPLEX"
-    NON_PARTITION = "NON_PARTITION"
-    TIMESTAMP = "TIMESTAMP"
-    CUSTOM = "CUSTOM"
-
-
-_CLASSES = {
-    "simplekeygenerator": KeyKind.SIMPLE,
-    "complexkeygenerator": KeyKind.COMPLEX,
-    "nonpartitionedkeygenerator": KeyKind.NON_PARTITION,
-    "timestampbasedkeygenerator": KeyKind.TIMESTAMP,
-    "customkeygenerator": KeyKind.CUSTOM,
-    **{kind.value.lower(): kind for kind in KeyKind},
-}
-
-
 @dataclass(frozen=True)
 class KeyGenerator:
-    """Rules that make keys of rows; make one with ``create``.
+    """Rules that make record keys and partition paths of rows; make one with ``create``.
 
-    ``name_single_key``: the complex generator with one key field gives ``id:k1``, as Hudi up to 0.14.0 and from 1.1
-    does, and not ``k1`` (0.14.1 to 1.0). ``consistent_timestamps``: see ``key_values.to_strings``. ``sql_times``: partition
-    paths have timestamps as Spark SQL writes them (``2024-01-05 18%3A00%3A00`` in UTC). ``times``: how the values
+    ``name_single_key``: the complex generator with one key field gives ``id:k1``, as Hudi up to 0.14.0 and from 1.1 on
+    does, and not ``k1`` (0.14.1 to 1.0). ``consistent_timestamps``: see ``record_key.to_strings``. ``sql_times``:
+    partition paths have timestamps as Spark SQL writes them (``2024-01-05 18%3A00%3A00`` in UTC). ``times``: how values
     of ``time_fields`` (all partition fields of the TIMESTAMP generator, some of the CUSTOM one) become paths.
     """
 
@@ -205,27 +193,28 @@ class KeyGenerator:
         times: TimePartition | None = None,
         sql_times: bool = False,
     ) -> Self:
-        """Generator of a kind or class name; None or an empty one: the one Hudi infers from the fields.
+        """A generator of this kind or class name; None or an empty one: the kind that Hudi infers from the fields.
 
-        Raises ConfigError for kinds that are not supported and for fields that do not fit the kind.
+        Raises ConfigError for unsupported kinds and for fields that do not fit the kind.
         """
         keys = tuple(name.strip() for name in record_key_fields if name.strip())
         partitions = tuple(name.strip() for name in partition_fields if name.strip())
-        found = _kind(kind) if kind else _infer(keys, partitions)
+        found = _kind(kind) if kind else default_generator(keys, partitions).kind
+        facts = GENERATORS[found]
         if not keys:
             raise ConfigError("hoodie.datasource.write.recordkey.field names no field; a record needs a key")
-        if found in (KeyKind.SIMPLE, KeyKind.TIMESTAMP) and (len(keys) != 1 or len(partitions) != 1):
+        if facts.one_field and (len(keys) != 1 or len(partitions) != 1):
             raise ConfigError(
                 f"the {found.value} key generator takes one key and one partition field, not {list(keys)} and "
                 f"{list(partitions)}; set hoodie.datasource.write.keygenerator.class to Complex, Custom or Nonpartitioned"
             )
-        timed = partitions if found is KeyKind.TIMESTAMP else tuple(time_fields) if found is KeyKind.CUSTOM else ()
+        timed = {Times.NONE: (), Times.ALL: partitions, Times.BY_KIND: tuple(time_fields)}[facts.times]
         if timed and times is None:
             raise ConfigError(
-                f"the {found.value} key generator makes partition paths of the times in {', '.join(timed)}; say how with "
+                f"the {found.value} key generator makes partition paths of the times in {', '.join(timed)}; set "
                 f"{PREFIX}timestamp.type and {PREFIX}output.dateformat"
             )
-        if (found is KeyKind.NON_PARTITION) != (not partitions) and not (found is KeyKind.CUSTOM and not partitions):
+        if facts.partitions is not None and facts.partitions is not bool(partitions):
             raise ConfigError(
                 f"the {found.value} key generator does not fit the partition fields {list(partitions)}; "
                 "change hoodie.datasource.write.keygenerator.class or hoodie.datasource.write.partitionpath.field"
@@ -234,9 +223,9 @@ class KeyGenerator:
         return cls(found, keys, partitions, *plain, timed, times if timed else None, sql_times)
 
     def check(self, schema: pa.Schema, *, digits: bool = False) -> None:
-        """Raise ConfigError when a field is missing in the schema or of a type that makes no key.
+        """Raise ConfigError when a field is not in the schema or has a type that cannot be a key.
 
-        ``digits``: a field of a time may be a text of digits.
+        ``digits``: the field of a time may be text that has digits only.
         """
         for name in (*self.record_key_fields, *self.partition_fields):
             kind = column_of(schema.empty_table(), name).type
@@ -272,7 +261,7 @@ class KeyGenerator:
         return pc.if_else(pc.is_null(columns[0]), f"record key field '{name}' is null", empty)
 
     def collisions(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
-        """Why the composite key of a row may be that of another row, too; null where it cannot. See ``collision``."""
+        """Why the composite key of a row may equal the key of another row; null where it cannot. See ``collision``."""
         reason = pa.nulls(rows.num_rows, pa.string())
         names = self.record_key_fields
         for place, name in enumerate(names if len(names) > 1 else ()):
@@ -282,15 +271,18 @@ class KeyGenerator:
         return reason
 
     def partition_paths(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
-        """Partition path of every row; a null or empty value, and what is no time where it should be one, is
-        ``__HIVE_DEFAULT_PARTITION__``. A null in place of a time has a path of its own."""
+        """Partition path of every row.
+
+        A null or empty value, and a value that should be a time but is not one, is ``__HIVE_DEFAULT_PARTITION__``. A
+        null of a time field has the path of Hudi's default time.
+        """
         if not self.partition_fields:
             return pa.repeat(pa.scalar("", pa.string()), rows.num_rows)
         segments = [self._segment(rows, name) for name in self.partition_fields]
         return segments[0] if len(segments) == 1 else pc.binary_join_element_wise(*segments, "/")
 
     def partition_errors(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
-        """Why a row has no partition path; null where it has one. Only what is to be a time, and is not, has none."""
+        """Why a row has no partition path; null where it has one. Only a value that should be a time and is not has none."""
         reason = pa.nulls(rows.num_rows, pa.string())
         for name in self.time_fields:
             if self.times is not None:
@@ -302,7 +294,7 @@ class KeyGenerator:
         return lost_in_path(paths, self.partition_fields, [column_of(rows, name) for name in self.partition_fields])
 
     def lacks_partition(self, rows: pa.Table | pa.RecordBatch) -> pa.Array:
-        """Whether a partition field of a row is null, or empty text: what a delete looks like that knows only its key."""
+        """Whether a partition field of a row is null or empty text, as in a delete that has only its key."""
         missing = [is_missing(column_of(rows, name)).to_numpy(zero_copy_only=False) for name in self.partition_fields]
         return pa.array(np.logical_or.reduce(missing) if missing else np.zeros(rows.num_rows, np.bool_), pa.bool_())
 
@@ -313,14 +305,14 @@ class KeyGenerator:
         return sum(timed if name in self.time_fields else 1 for name in self.partition_fields)
 
     def depth(self, schema: pa.Schema) -> int | None:
-        """Folders from the base path to a partition; None when a text with slashes may make several of one value."""
+        """Folders from the base path to a partition; None when a text value with slashes may add folders."""
         plain = (name for name in self.partition_fields if name not in self.time_fields)
         texts = (is_text(column_of(schema.empty_table(), name).type) for name in plain)
         return self.least_depth if self.url_encode or not any(texts) else None
 
     @property
     def _is_plain(self) -> bool:
-        """Whether the record key is the one field's value, without its name."""
+        """Whether the record key is the value of the one key field, without the field's name."""
         return len(self.record_key_fields) == 1 and not (self.kind is KeyKind.COMPLEX and self.name_single_key)
 
     def _segment(self, rows: pa.Table | pa.RecordBatch, name: str) -> pa.Array:
@@ -341,21 +333,16 @@ class KeyGenerator:
 
 
 def _kind(text: str) -> KeyKind:
-    name = text.strip().rpartition(".")[2].lower()
-    # the Avro classes are the ones under Hudi's Java and Flink writers; they make the same keys
-    found = _CLASSES.get(name.replace("avrokeygenerator", "keygenerator"))
+    """The kind of a type or a class, however it is written."""
+    name = text.strip().rpartition(".")[2].upper()
+    found = type_spellings().get(name) or class_spellings().get(name)
     if found is None:
+        names = [facts.name for facts in GENERATORS.values()]
         raise ConfigError(
-            f"hoodie.datasource.write.keygenerator.class={text!r} is not supported; use SimpleKeyGenerator, "
-            "ComplexKeyGenerator, NonpartitionedKeyGenerator, TimestampBasedKeyGenerator or CustomKeyGenerator"
+            f"hoodie.datasource.write.keygenerator.class={text!r} is not supported; use {', '.join(names[:-1])} or "
+            f"{names[-1]}"
         )
-    return found
-
-
-def _infer(keys: tuple[str, ...], partitions: tuple[str, ...]) -> KeyKind:
-    if not partitions:
-        return KeyKind.NON_PARTITION
-    return KeyKind.SIMPLE if len(keys) == len(partitions) == 1 else KeyKind.COMPLEX
+    return KeyKind(found)
 
 
 def _all_missing(columns: Sequence[pa.Array]) -> pa.Array:

@@ -1,7 +1,7 @@
 """Texts of record keys: of column values by Java's ``toString``, as Hudi has them, and of a tombstone's message key.
 
-A Kafka tombstone has no value, so its record key comes from the message's key. Partition paths have the same texts
-of column values.
+A Kafka tombstone has no value, so its record key comes from the message key. Partition paths use the same texts of
+column values.
 """
 
 from __future__ import annotations
@@ -18,40 +18,42 @@ import pyarrow.compute as pc
 
 from tagstream.table.errors import ConfigError, InvalidKeyError
 
-# What the complex generator writes for a part that has no value.
+# The complex generator writes these for a null and for an empty part.
 NULL_PART = "__null__"
 EMPTY_PART = "__empty__"
 
 
 def collision(names: Sequence[str], place: int, values: pa.Array) -> pa.Array:
-    """Why a part of a composite key (``names``, the part at ``place``) lets it equal the key of another row; else null.
+    """Why a part of a composite key lets it equal the key of another row; null where it does not.
 
-    A key is ``a:1,b:2``: a value that holds a comma, the name of a later part and a colon makes a key that other values
-    make, too, and one that is the text for a null or empty value stands for that. Hudi's keys are the same.
+    ``names`` are the key fields, ``values`` the texts of the field at index ``place``. A key is ``a:1,b:2``. A value
+    that contains a comma, the name of a later field and a colon gives a key that other values give, too. A value that
+    equals the text for a null or empty value gives the key of such a row. Hudi's keys are the same.
     """
     name, good = names[place], pa.scalar(None, pa.string())
     placeholder = pc.is_in(values, value_set=pa.array([NULL_PART, EMPTY_PART]))
     reason = pc.if_else(
-        placeholder, f"record key field {name!r} is the text that stands for a null or empty value", good
+        placeholder, f"record key field {name!r} is the text that Hudi writes for a null or empty value", good
     )
     for later in names[place + 1 :]:
-        text = f"record key field {name!r} holds ',{later}:', so the key is that of other values, too"
+        text = f"record key field {name!r} contains ',{later}:', so other values have the same key"
         reason = pc.if_else(pc.fill_null(pc.match_substring(values, f",{later}:"), False), text, reason)
     return reason
 
 
 def check_type(name: str, arrow: pa.DataType) -> None:
-    """Raise ConfigError when values of this type have no text that Hudi's engines agree on."""
+    """Raise ConfigError when Hudi's engines do not agree on a text for values of this type."""
     if _text_kind(arrow) is None:
         raise ConfigError(f"field {name!r} is {arrow} and cannot be part of a record key or partition path")
 
 
 def to_strings(name: str, values: pa.Array, consistent_timestamps: bool = False) -> pa.Array:
-    """String array of the values, null where they are null.
+    """String array of the values; null where they are null. ConfigError for a type without a text.
 
-    Numbers and booleans by Java's rules, dates as ``2024-01-02``, decimals plain, timestamps and times as the number
-    they are in Avro. ``consistent_timestamps`` (``hoodie.datasource.write.keygenerator.consistent.logical.timestamp``)
-    makes timestamps ``2024-01-02 03:04:05.0`` in UTC, with milliseconds as Hudi has them there.
+    Numbers and booleans follow Java's rules. Dates are ``2024-01-02``, decimals plain, timestamps and times the number
+    that Avro has for them. ``consistent_timestamps``
+    (``hoodie.datasource.write.keygenerator.consistent.logical.timestamp``) makes timestamps ``2024-01-02 03:04:05.0``
+    in UTC, with milliseconds, as Hudi does.
     """
     kind = _text_kind(values.type)
     if kind is None:
@@ -68,7 +70,7 @@ def to_strings(name: str, values: pa.Array, consistent_timestamps: bool = False)
 
 
 def sql_timestamps(values: pa.Array) -> pa.Array:
-    """Timestamps as Spark SQL has them in partition paths: ``2024-01-05 18:00:00`` in UTC, without the rest of a second."""
+    """Timestamps as Spark SQL has them in partition paths: ``2024-01-05 18:00:00`` in UTC, without fractions of a second."""
     seconds = pc.floor_temporal(values.cast(pa.timestamp(values.type.unit)), unit="second").cast(pa.timestamp("s"))
     return pc.strftime(seconds, format="%Y-%m-%d %H:%M:%S")
 
@@ -90,7 +92,7 @@ def _text_kind(arrow: pa.DataType) -> str | None:
 
 def _floats(values: pa.Array) -> pa.Array:
     encoded = values.dictionary_encode()
-    # A loop over distinct values: Arrow prints floats by other rules than Java (measured: 4 us a value).
+    # A loop over distinct values: Arrow and Java print floats differently (measured: 4 us a value).
     texts = [java_double(value) for value in encoded.dictionary.to_numpy(zero_copy_only=False)]
     return pa.array(texts, pa.string()).take(encoded.indices)
 
@@ -98,7 +100,7 @@ def _floats(values: pa.Array) -> pa.Array:
 def java_double(value: float | np.floating[Any]) -> str:
     """``Double.toString`` (or ``Float.toString`` of a NumPy float32), by the rules of JDK 19 and later.
 
-    Older JDKs print some values with a digit more than needed.
+    Older JDKs print some values with one more digit than necessary.
     """
     number = float(value)
     if math.isnan(number):
@@ -117,10 +119,10 @@ def java_double(value: float | np.floating[Any]) -> str:
 
 
 def _shortest(value: float | np.floating[Any]) -> tuple[str, str, int]:
-    """(sign, digits without trailing zeros, exponent of the last digit) of the shortest text that reads back equal."""
+    """(sign, digits without trailing zeros, exponent of the last digit) of the shortest text that parses to the value."""
     text = str(value)
     two_digits = f"{float(value):.1e}"
-    # Java never looks for one digit only: of the two-digit texts it takes the nearest (4.9E-324, not 5E-324)
+    # Java has two digits at least: it takes the nearest two-digit text (4.9E-324, not 5E-324)
     if type(value)(two_digits) == value:
         text = two_digits
     parts = Decimal(text).normalize().as_tuple()
@@ -130,12 +132,12 @@ def _shortest(value: float | np.floating[Any]) -> tuple[str, str, int]:
 def _timestamps(values: pa.Array) -> pa.Array:
     millis = values.cast(pa.timestamp(values.type.unit)).cast(pa.timestamp("ms"), safe=False)
     text = pc.strftime(millis, format="%Y-%m-%d %H:%M:%S")
-    # java.sql.Timestamp drops the trailing zeros of its fraction, but for one
+    # java.sql.Timestamp drops trailing zeros of the fraction, except the first digit
     return pc.replace_substring_regex(text, pattern=r"(\.\d+?)0+$", replacement=r"\1")
 
 
 class _Literal(str):
-    """Text of a JSON number as it stood in the message."""
+    """Text of a JSON number as it is in the message."""
 
     __slots__ = ()
 
@@ -143,11 +145,11 @@ class _Literal(str):
 def record_key_from_message(
     fields: Sequence[str], text: str, types: Sequence[pa.DataType] | None = None, *, refuse_collisions: bool = False
 ) -> str:
-    """Record key of a message key: its text for one key field, else a JSON object of the key fields.
+    """Record key of a message key: its text for one key field, else from a JSON object with the key fields.
 
-    ``types`` are the fields' Arrow types; with them a value gets the text it has in a row (``1`` of a double is
-    ``1.0``). ``refuse_collisions``: a value that lets the key equal another row's is one of the errors. Raises
-    InvalidKeyError. Works on one message at a time: tombstones are rare beside records.
+    ``types`` are the fields' Arrow types. With them a value gets the text that it has in a row (``1`` of a double is
+    ``1.0``). ``refuse_collisions``: a value that lets the key equal another row's key is an error. Raises
+    InvalidKeyError. Works on one message at a time, because tombstones are rare.
     """
     if len(fields) == 1:
         if text == "":
@@ -178,21 +180,21 @@ def _json_object(fields: Sequence[str], text: str) -> dict[str, Any]:
             parse_constant=_refuse_constant,
         )
     except (ValueError, RecursionError) as error:
-        raise InvalidKeyError(f"the message key is no JSON object of {', '.join(fields)}: {error}") from error
+        raise InvalidKeyError(f"the message key is not a JSON object of {', '.join(fields)}: {error}") from error
     if not isinstance(values, dict):
-        raise InvalidKeyError(f"the message key is no JSON object of {', '.join(fields)}")
+        raise InvalidKeyError(f"the message key is not a JSON object of {', '.join(fields)}")
     return values
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) != len(pairs):
-        raise ValueError("a field is there twice")
+        raise ValueError("a field occurs twice")
     return values
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _text(name: str, value: Any) -> str | None:
@@ -213,5 +215,5 @@ def _typed(name: str, text: str, arrow: pa.DataType | None) -> str:
             values = values.cast(pa.int64() if arrow.bit_width == 64 else pa.int32())
         key: str = to_strings(name, values.cast(arrow))[0].as_py()
     except pa.ArrowException as error:
-        raise InvalidKeyError(f"key field {name!r} of the message key is {text!r}, no {arrow}") from error
+        raise InvalidKeyError(f"key field {name!r} of the message key is {text!r}, which is not {arrow}") from error
     return key

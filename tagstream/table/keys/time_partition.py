@@ -1,8 +1,8 @@
-"""Partition paths that are the time of a field, as Hudi's TimestampBasedKeyGenerator makes them.
+"""Partition paths made of the time in a field, as Hudi's TimestampBasedKeyGenerator makes them.
 
-Source: TimestampBasedAvroKeyGenerator and HoodieDateTimeParser of Hudi 0.15 to 1.2. Where the zone of the output is not
-told, Hudi takes that of its own process for numbers; here it is UTC then. A number that is no time (not-a-number, one that
-milliseconds of 64 bits do not hold) has no path here; Hudi puts it to 1970 or to the year 292278994.
+Source: TimestampBasedAvroKeyGenerator and HoodieDateTimeParser of Hudi 0.15 to 1.2. Without an output time zone Hudi
+uses the zone of its process for numbers; this writer uses UTC. A number that is not a time (NaN, or one that does not
+fit into milliseconds of 64 bits) has no path here; Hudi maps it to 1970 or to the year 292278994.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAMES: Final = (
     "timestamp.type", "timestamp.scalar.time.unit", "input.dateformat", "input.dateformat.list.delimiter.regex",
     "input.timezone", "output.dateformat", "output.timezone", "timezone",
 )  # fmt: skip
-# Milliseconds of a unit, as a fraction: Java's TimeUnit cuts towards zero.
+# Milliseconds of a unit, as a fraction. As in Java's TimeUnit, division rounds towards zero.
 _UNITS: Final[Mapping[str, tuple[int, int]]] = {
     "NANOSECONDS": (1, 1_000_000), "MICROSECONDS": (1, 1000), "MILLISECONDS": (1, 1), "SECONDS": (1000, 1),
     "MINUTES": (60_000, 1), "HOURS": (3_600_000, 1), "DAYS": (86_400_000, 1),
@@ -41,16 +41,17 @@ _UNIT_OF_TYPE: Final = {
 _TEXTS: Final = ("DATE_STRING", "MIXED")
 _GMT: Final = re.compile(r"(?:GMT|UTC)?([+-])(\d{1,2})(?::?(\d{2}))?")
 _GREATEST: Final = 2**63 - 1
-_LONG_DIGITS: Final = 18  # that a long holds, whatever they are
+_LONG_DIGITS: Final = 18  # any number of this many digits fits into a long
 _DIGITS: Final = rf"^-?\d{{1,{_LONG_DIGITS}}}$"
-_NULL_MS: Final = 1  # Hudi takes 1 of the unit for a null, or the text of 1 ms
+_NULL_MS: Final = 1  # for a null Hudi uses 1 of the unit, or the text of 1 ms
 
 
 @dataclass(frozen=True)
 class TimePartition:
     """The rules of ``hoodie.keygen.timebased.*``; make one with :meth:`from_properties`.
 
-    ``unit``: of numbers, None where there are only texts. ``inputs``: patterns of texts, the first that fits counts.
+    ``unit``: unit of numbers, None where the values are only texts. ``inputs``: patterns of texts; the first that
+    matches applies. ``input_zone``, ``output_zone``: time zones of texts and of paths.
     """
 
     kind: str
@@ -62,54 +63,54 @@ class TimePartition:
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> TimePartition:
-        """The rules by their keys, today's or those of the 0.x line. ConfigError names the key that is wrong or missing."""
-        told = {name: properties.get(PREFIX + name, properties.get(OLD_PREFIX + name)) for name in NAMES}
-        kind = (told["timestamp.type"] or "").strip().upper()
+        """The rules from their keys, current or of the 0.x line. ConfigError names the key that is wrong or missing."""
+        given = {name: properties.get(PREFIX + name, properties.get(OLD_PREFIX + name)) for name in NAMES}
+        kind = (given["timestamp.type"] or "").strip().upper()
         if kind not in (*_UNIT_OF_TYPE, *_TEXTS, "SCALAR"):
-            said = f"={kind} is none of" if kind else " is missing: it is one of"
+            said = f"={kind} is not one of" if kind else " is missing; set it to one of"
             raise ConfigError(f"{PREFIX}timestamp.type{said} {', '.join((*_UNIT_OF_TYPE, 'SCALAR', *_TEXTS))}")
-        if not told["output.dateformat"]:
-            raise ConfigError(f"{PREFIX}output.dateformat is missing: it says what a partition path looks like")
+        if not given["output.dateformat"]:
+            raise ConfigError(f"{PREFIX}output.dateformat is missing; set it to the pattern of partition paths")
         unit = _UNIT_OF_TYPE.get(kind)
         if kind == "SCALAR":
-            unit = (told["timestamp.scalar.time.unit"] or "SECONDS").strip().upper()
+            unit = (given["timestamp.scalar.time.unit"] or "SECONDS").strip().upper()
             if unit not in _UNITS:
-                raise ConfigError(f"{PREFIX}timestamp.scalar.time.unit={unit} is none of {', '.join(_UNITS)}")
+                raise ConfigError(f"{PREFIX}timestamp.scalar.time.unit={unit} is not one of {', '.join(_UNITS)}")
         inputs: tuple[Pattern, ...] = ()
         if kind in _TEXTS:
-            if not told["input.dateformat"]:
-                raise ConfigError(f"{PREFIX}input.dateformat is missing: it says how the texts of {kind} are written")
-            between = told["input.dateformat.list.delimiter.regex"] or ","
+            if not given["input.dateformat"]:
+                raise ConfigError(f"{PREFIX}input.dateformat is missing; set it to the pattern of the texts of {kind}")
+            between = given["input.dateformat.list.delimiter.regex"] or ","
             inputs = tuple(
-                parse_pattern(text.strip()) for text in re.split(between, told["input.dateformat"]) if text.strip()
+                parse_pattern(text.strip()) for text in re.split(between, given["input.dateformat"]) if text.strip()
             )
             for pattern in inputs:
                 pattern.expression()
-        both = told["timezone"]
+        both = given["timezone"]
         return cls(
             kind,
             unit,
             inputs,
-            _zone(f"{PREFIX}input.timezone", both if both is not None else told["input.timezone"]),
-            parse_pattern(told["output.dateformat"].strip()),
-            _zone(f"{PREFIX}output.timezone", both if both is not None else told["output.timezone"]),
+            _zone(f"{PREFIX}input.timezone", both if both is not None else given["input.timezone"]),
+            parse_pattern(given["output.dateformat"].strip()),
+            _zone(f"{PREFIX}output.timezone", both if both is not None else given["output.timezone"]),
         )
 
     @property
     def depth(self) -> int:
-        """Folders of a partition path."""
+        """Number of folders in a partition path."""
         return self.output.folders
 
     def check(self, name: str, kind: pa.DataType, *, digits: bool = False) -> None:
-        """ConfigError where a field's type is not what the rules say: texts or numbers.
+        """Raise ConfigError when a field's type does not fit the rules: text or numbers.
 
-        ``digits``: a text may be a number, as in a table whose field Hudi's SQL has turned into a text.
+        ``digits``: a text of digits may be a number, as in a table whose field Hudi's SQL has changed to text.
         """
         is_text = _is_text(kind)
         if is_text and not self.inputs and not digits:
             raise ConfigError(
-                f"partition field {name!r} is a text, and {PREFIX}timestamp.type={self.kind} takes numbers: DATE_STRING "
-                "takes texts"
+                f"partition field {name!r} is text, and {PREFIX}timestamp.type={self.kind} takes numbers: use DATE_STRING "
+                "for texts"
             )
         is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
         is_time = pa.types.is_timestamp(kind) or pa.types.is_date32(kind)
@@ -119,12 +120,12 @@ class TimePartition:
             )
 
     def paths(self, values: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """(the partition path of each value, why there is none): one of the two is null."""
+        """(the partition path of each value, the reason why it has none); one of the two is null."""
         if _is_text(values.type) and self.inputs:
             return self._of_texts(values.cast(pa.string()))
         if _is_text(values.type):
             return self._of_digits(values.cast(pa.string()))
-        assert self.unit is not None  # ``check`` has seen to it
+        assert self.unit is not None  # ``check`` ensures it
         numerator, denominator = _UNITS[self.unit]
         numbers, good = _numbers(values)
         if denominator > 1:
@@ -137,12 +138,12 @@ class TimePartition:
         if good.all():
             return paths, pa.nulls(len(values), pa.string())
         none = pa.scalar(None, pa.string())
-        text = f" is no number of {self.unit.lower()} since 1970 that fits into milliseconds of 64 bits"
+        text = f" is not a number of {self.unit.lower()} since 1970 that fits into milliseconds of 64 bits"
         reason = pc.binary_join_element_wise("the partition field's value ", values.cast(pa.string()), text, "")
         return pc.if_else(pa.array(good), paths, none), pc.if_else(pa.array(good), none, reason)
 
     def _of_digits(self, texts: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """Texts that are whole numbers, each of its unit."""
+        """As :meth:`paths`, for texts that are whole numbers in the unit."""
         is_number = pc.match_substring_regex(texts, _DIGITS)
         good = pc.fill_null(is_number, True)
         none = pa.scalar(None, pa.string())
@@ -176,11 +177,11 @@ class TimePartition:
             pc.binary_join_element_wise(
                 "the partition field's text ",
                 pc.utf8_slice_codeunits(filled, 0, 40),
-                f" is no time of the pattern {', '.join(p.text for p in self.inputs)}",
+                f" is not a time of the pattern {', '.join(p.text for p in self.inputs)}",
                 "",
             ),
         )
-        if self.output_zone is None:  # the time as it is written
+        if self.output_zone is None:  # the local time, without conversion
             paths = self.output.write(pa.array(wall, pa.timestamp("ms", "UTC")))
         else:
             local = to_utc(wall, self.input_zone)
@@ -198,7 +199,7 @@ class TimePartition:
 
     @cached_property
     def properties(self) -> dict[str, str]:
-        """The keys by which a table says these rules to its other writers."""
+        """The table properties with these rules, for other writers."""
         found = {"timestamp.type": self.kind, "output.dateformat": self.output.text}
         if self.kind == "SCALAR" and self.unit is not None:
             found["timestamp.scalar.time.unit"] = self.unit
@@ -216,8 +217,10 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def _numbers(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """(whole numbers, which of them are the values'): of a date its day, of a timestamp what Avro has for it; fractions are
-    cut off, and 1 stands for a null. Java takes the nearest long for one that is too great, and 0 for not-a-number.
+    """(whole numbers, whether each is the value).
+
+    A date is its day since 1970, a timestamp its number in Avro. Fractions are cut off, and a null is 1. For a number
+    that is too large, Java takes the nearest long, and 0 for NaN; here it is not the value.
     """
     kind, t = values.type, pa.types
     fits = pa.array(np.ones(len(values), np.bool_))
@@ -242,7 +245,7 @@ def _numbers(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bo
 
 
 def _zone(key: str, text: str | None) -> str | None:
-    """A time zone as Arrow knows it. Java takes GMT for a name that it does not know; here that is an error."""
+    """The name of a time zone for Arrow. For an unknown name Java takes GMT; here it is an error."""
     name = (text or "").strip()
     if not name:
         return None
@@ -255,5 +258,5 @@ def _zone(key: str, text: str | None) -> str | None:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
-        raise ConfigError(f"{key}={name} is no time zone; use a name like Europe/Berlin, UTC or GMT+8") from None
+        raise ConfigError(f"{key}={name} is not a time zone; use a name like Europe/Berlin, UTC or GMT+8") from None
     return name

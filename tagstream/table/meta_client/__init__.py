@@ -1,1 +1,1 @@
-"""A table as it is opened: properties, configuration, the handle on all of it."""
+"""An opened table: its properties, its configuration and the table object."""

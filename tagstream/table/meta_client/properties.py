@@ -1,12 +1,12 @@
 """``.hoodie/hoodie.properties``: Java properties text, changed safely; and the properties of a new table.
 
 The file is ISO-8859-1 with ``\\uXXXX`` escapes. Readers of other engines may read it at any moment, so it is never
-missing. While it changes there is a ``hoodie.properties.backup``, as with Hudi, whose writers remove the main file
-meanwhile.
+missing. While it is changed, ``hoodie.properties.backup`` exists, as with Hudi, whose writers remove the main file
+during the change.
 
-A new table gets what Hudi's own engine of its version writes and needs. Version 6 names classes of Java code (key
-generator, payload). Version 8 names kinds (key generator type, merge mode) and still the payload. Version 9 has
-the merge mode alone, and ``ordering.fields`` where the others have ``precombine.field``.
+A new table gets the properties that Hudi of its version writes and needs. Version 6 names Java classes (key
+generator, payload). Version 8 has kinds (key generator type, merge mode) and still the payload class. Version 9 has
+only the merge mode, and ``ordering.fields`` instead of ``precombine.field``.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from functools import lru_cache
 import javaproperties
 
 from tagstream.table.errors import CorruptFileError, TableNotFoundError
+from tagstream.table.keys.generators import KeyKind, default_generator, key_generator_type
 from tagstream.table.meta_client.table_config import (
     COMMIT_TIME_PAYLOAD,
     DEFAULT_MERGE_STRATEGY,
@@ -27,8 +28,6 @@ from tagstream.table.meta_client.table_config import (
     PAYLOAD_KEY,
     MergeMode,
     TableConfig,
-    default_key_generator,
-    key_generator_type,
 )
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.table_version import TableVersion
@@ -39,23 +38,23 @@ CHECKSUM_KEY = "hoodie.table.checksum"
 
 
 def table_checksum(database: str, table: str) -> str:
-    """CRC-32 of ``<database>.<table>`` as decimal text: all that Hudi's checksum covers."""
+    """CRC-32 of ``<database>.<table>`` as decimal text: Hudi's checksum covers only these names."""
     return str(zlib.crc32(f"{database}.{table}".encode()))
 
 
 def parse(data: bytes) -> dict[str, str]:
-    """The keys and values of properties text, escapes undone."""
+    """The keys and values of properties text, with escapes resolved."""
     return dict(_parsed(data))
 
 
-@lru_cache(maxsize=64)  # a table's file is read at each look at the table, and seldom changes
+@lru_cache(maxsize=64)  # the file is read each time a table is opened, and rarely changes
 def _parsed(data: bytes) -> dict[str, str]:
     parsed: dict[str, str] = javaproperties.loads(data.decode("iso-8859-1"))
     return parsed
 
 
 def dump(properties: Mapping[str, str], comment: str, at_ms: int) -> bytes:
-    """Properties text with Java's two comment lines; ``at_ms`` is the time they tell."""
+    """Properties text with Java's two comment lines; ``at_ms`` is their time, in milliseconds since 1970."""
     at = datetime.fromtimestamp(at_ms / 1000, UTC)
     lines = [f"#{comment} {at.strftime('%Y-%m-%dT%H:%M:%S.%f')}Z", f"#{at.strftime('%a %b %d %H:%M:%S UTC %Y')}"]
     lines.extend(javaproperties.join_key_value(key, value) for key, value in sorted(properties.items()))
@@ -72,7 +71,7 @@ def read_properties(storage: Storage) -> dict[str, str]:
         _verify(properties, storage.where(rel))
         return properties
     raise TableNotFoundError(
-        f"{storage.root} is no Hudi table: {PROPERTIES_FILE} is missing; check the base path or create the table first"
+        f"{storage.root} is not a Hudi table: {PROPERTIES_FILE} is missing; check the base path or create the table first"
     )
 
 
@@ -89,18 +88,18 @@ def _verify(properties: Mapping[str, str], where: str) -> None:
 
 
 def create_properties(storage: Storage, properties: Mapping[str, str], at_ms: int) -> None:
-    """Write the file of a new table; FileExistsError when there is one."""
+    """Write the file of a new table; FileExistsError when it exists."""
     storage.write_new(PROPERTIES_FILE, dump(properties, "Properties saved on", at_ms))
 
 
 def replace_properties(storage: Storage, properties: Mapping[str, str], at_ms: int) -> None:
-    """Write the file anew, by way of the backup: keys that are not named are gone."""
+    """Replace the file, with a backup during the change: keys that are not in ``properties`` are removed."""
     recover_properties(storage)
     _replace(storage, properties, at_ms)
 
 
 def update_properties(storage: Storage, changes: Mapping[str, str], at_ms: int) -> dict[str, str]:
-    """Set keys in the file by way of the backup; returns all properties after it."""
+    """Set keys in the file, with a backup during the change; returns all properties after it."""
     recover_properties(storage)
     updated = {**read_properties(storage), **changes}
     _replace(storage, updated, at_ms)
@@ -109,13 +108,13 @@ def update_properties(storage: Storage, changes: Mapping[str, str], at_ms: int) 
 
 def _replace(storage: Storage, properties: Mapping[str, str], at_ms: int) -> None:
     storage.write_new(BACKUP_FILE, storage.read(PROPERTIES_FILE))
-    # In one step: hudi-rs does not know the backup, and finds no table where the file is missing.
+    # In one step: hudi-rs ignores the backup, and finds no table where the file is missing.
     storage.replace(PROPERTIES_FILE, dump(properties, "Updated at", at_ms))
     storage.delete(BACKUP_FILE)
 
 
 def recover_properties(storage: Storage) -> None:
-    """Finish a change that was cut off: bring the backup back when the main file is missing, then remove it."""
+    """Finish an interrupted change: restore the backup when the main file is missing, then remove the backup."""
     if not storage.exists(BACKUP_FILE):
         return
     if not storage.exists(PROPERTIES_FILE):
@@ -143,12 +142,12 @@ def new_properties(config: TableConfig) -> dict[str, str]:
 
 
 def has_kinds(config: TableConfig, version: int) -> bool:
-    """Whether a table of that version names a kind behind each partition field: the custom key generator's, from 8 on."""
-    return TableVersion.of(version).partition_kinds and key_generator_type(_key_generator(config)) == "CUSTOM"
+    """Whether a table of a version has a kind after each partition field: from 8 on with the custom key generator."""
+    return TableVersion.of(version).partition_kinds and key_generator_type(_key_generator(config)) == KeyKind.CUSTOM
 
 
 def fields_with_kinds(names: Iterable[str], timed: Collection[str]) -> list[str]:
-    """Partition fields with their kinds; ``timed``: those whose paths are made of times."""
+    """Partition fields with their kinds; ``timed``: the fields whose paths are made of times."""
     return [f"{name}:{'TIMESTAMP' if name in timed else 'SIMPLE'}" for name in names]
 
 
@@ -212,7 +211,7 @@ def _payload_properties(config: TableConfig) -> dict[str, str]:
 
 
 def _key_generator(config: TableConfig) -> str:
-    return config.key_generator or default_key_generator(config.record_key_fields, config.partition_fields)
+    return config.key_generator or default_generator(config.record_key_fields, config.partition_fields).class_name
 
 
 def _payload(config: TableConfig) -> str:
@@ -220,7 +219,7 @@ def _payload(config: TableConfig) -> str:
 
 
 def _extractor(config: TableConfig) -> str:
-    """What tells a catalog the partition's values from its path; Hudi infers it from the partition fields."""
+    """The class with which a catalog reads partition values from a path. Hudi infers it from the partition fields."""
     if not config.partition_fields:
         return "NonPartitionedExtractor"
     if len(config.partition_fields) > 1:

@@ -1,7 +1,7 @@
-"""What ``hoodie.properties`` says about a table, as one value.
+"""The settings in ``hoodie.properties`` of a table, as one value.
 
-A table may leave its partition columns out of its files (``hoodie.datasource.write.drop.partition.columns``). As
-Hudi does it: key and partition path come from the whole record, then the partition columns are taken out of it,
+A table may omit its partition columns from its files (``hoodie.datasource.write.drop.partition.columns``), as
+Hudi does it: key and partition path are made of the whole record, then the partition columns are removed from it,
 and the schema in the commits lacks them. Readers add them at the end, as texts with the values of the path.
 """
 
@@ -15,12 +15,12 @@ from enum import StrEnum
 import pyarrow as pa
 
 from tagstream.table.errors import ConfigError
+from tagstream.table.keys.generators import Times, class_of, default_generator, generator_of
 from tagstream.table.keys.time_partition import OLD_PREFIX, PREFIX, TimePartition
 from tagstream.table.table_version import TableVersion
 
 COPY_ON_WRITE = "COPY_ON_WRITE"
 MERGE_ON_READ = "MERGE_ON_READ"
-KEYGEN_PACKAGE = "org.apache.hudi.keygen."
 EVENT_TIME_PAYLOAD = "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
 COMMIT_TIME_PAYLOAD = "org.apache.hudi.common.model.OverwriteWithLatestAvroPayload"
 DEFAULT_MERGE_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
@@ -31,18 +31,10 @@ PAYLOAD_KEY = "hoodie.compaction.payload.class"
 PARTIAL_UPDATE_MODE = "hoodie.table.partial.update.mode"
 _MARKER = "hoodie.write.partial.update.unavailable.value"
 _EVENT_TIME_PAYLOADS = ("DefaultHoodieRecordPayload", "EventTimeAvroPayload")
-_KEYGEN_BY_TYPE = {
-    "SIMPLE": "SimpleKeyGenerator",
-    "COMPLEX": "ComplexKeyGenerator",
-    "NON_PARTITION": "NonpartitionedKeyGenerator",
-    "TIMESTAMP": "TimestampBasedKeyGenerator",
-    "CUSTOM": "CustomKeyGenerator",
-    "GLOBAL_DELETE": "GlobalDeleteKeyGenerator",
-}
 
 
 class MergeMode(StrEnum):
-    """Which of two versions of a record wins: the greater ordering value, the later commit, or foreign code."""
+    """How two versions of a record are merged: the greater ordering value wins, the later commit wins, or by Java code."""
 
     EVENT_TIME = "EVENT_TIME_ORDERING"
     COMMIT_TIME = "COMMIT_TIME_ORDERING"
@@ -50,7 +42,7 @@ class MergeMode(StrEnum):
 
 
 class PartialUpdate(StrEnum):
-    """What in a record means "as it was" (``hoodie.table.partial.update.mode``, version 9): null, or a marker."""
+    """How a record marks a value as unchanged (``hoodie.table.partial.update.mode``, version 9): by null, or by a marker."""
 
     NONE = ""
     IGNORE_DEFAULTS = "IGNORE_DEFAULTS"
@@ -58,8 +50,8 @@ class PartialUpdate(StrEnum):
     OTHER = "OTHER"
 
 
-# Payload classes of version 8 that leave values as they were where a record has null, with what Hudi makes of them when it
-# brings a table to version 9.
+# Payload classes of version 8 for which null in a record means an unchanged value, with their merge mode after Hudi
+# upgrades the table to version 9.
 _KNOWN_PAYLOADS = {
     "PartialUpdateAvroPayload": MergeMode.EVENT_TIME,
     "OverwriteNonDefaultsWithLatestAvroPayload": MergeMode.COMMIT_TIME,
@@ -68,10 +60,11 @@ _KNOWN_PAYLOADS = {
 
 @dataclass(frozen=True)
 class TableConfig:
-    """A table's settings. ``raw`` keeps every property of an existing table, known or not.
+    """A table's settings. ``raw`` has every property of an existing table, known or not.
 
-    ``time_fields``: partition fields whose paths are made of times, as ``times`` says; None where the table does not.
-    ``drops_partition_columns``: files have no partition columns; readers take their values from the partition path.
+    ``time_fields``: partition fields whose paths are made of times by the rules ``times``; empty and None without such
+    fields. ``drops_partition_columns``: files have no partition columns; readers take their values from the partition
+    path.
     """
 
     name: str
@@ -107,27 +100,27 @@ class TableConfig:
 
     @property
     def table_version(self) -> TableVersion:
-        """What the table's version knows and does; UnsupportedTableError for one that is not known here."""
+        """The capabilities of the table's version; UnsupportedTableError for an unknown version."""
         return TableVersion.of(self.version)
 
     @property
     def names_logs_by_commit(self) -> bool:
-        """True from version 8 on: a log file has the time of its delta commit, before it had that of its slice."""
+        """True from version 8 on: log files have the instant of their delta commit, before that the one of their slice."""
         return self.table_version.names_logs_by_commit
 
     @property
     def has_completion_times(self) -> bool:
-        """True from version 8 on: the name of a completed action's file holds when it was completed."""
+        """True from version 8 on: the file name of a completed action has its completion time."""
         return self.table_version.has_completion_times
 
     @property
     def timeline_folder(self) -> str:
-        """Where the active timeline lies: version 8 gave it a folder of its own."""
+        """The folder of the active timeline, which is separate from version 8 on."""
         return self.table_version.timeline_folder
 
     @property
     def history_folder(self) -> str:
-        """Where archived instants lie: below the timeline's folder from version 8 on, before that in ``.hoodie``."""
+        """The folder of archived instants: below the timeline's folder from version 8 on, before that in ``.hoodie``."""
         if self.table_version.layout == 2:
             return f"{self.timeline_folder}/{self.raw.get('hoodie.timeline.history.path') or 'history'}"
         return f".hoodie/{self.raw.get('hoodie.archivelog.folder') or 'archived'}"
@@ -139,30 +132,31 @@ class TableConfig:
 
     @property
     def deciding_fields(self) -> tuple[str, ...]:
-        """The ordering fields that say which of two events of a row is newer; none where the table's own property says that
-        the later one to arrive wins, whatever its ordering fields hold.
+        """The ordering fields that decide which of two events of a row is newer.
 
-        A table of version 6 has no such property: there its ordering fields decide.
+        There are none if the table's merge mode is COMMIT_TIME_ORDERING: the later event wins. A table of version 6 has
+        no merge mode: its ordering fields decide.
         """
         return () if self.raw.get(MERGE_MODE_KEY) == MergeMode.COMMIT_TIME else self.ordering_fields
 
     @property
     def dropped_fields(self) -> tuple[str, ...]:
-        """The columns that only partition paths hold. Hudi leaves what is inside of a struct in its rows."""
+        """The columns that only partition paths have. Hudi keeps fields of struct columns in its rows."""
         return tuple(name for name in self.partition_fields if "." not in name) if self.drops_partition_columns else ()
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> TableConfig:
-        """The settings of an existing table; keys of the 0.x and 1.x line are both understood."""
+        """The settings of an existing table, from keys of the 0.x and 1.x lines."""
         ordering = _names(properties.get("hoodie.table.ordering.fields")) or _names(
             properties.get("hoodie.table.precombine.field")
         )
         payload = properties.get(PAYLOAD_KEY, "")
         keys = _names(properties.get("hoodie.table.recordkey.fields"))
-        # From version 8 on a field may carry its kind behind a colon (``day:SIMPLE``).
+        # From version 8 on a field may have its kind after a colon (``day:SIMPLE``).
         partitions, timed = split_kinds(_names(properties.get("hoodie.table.partition.fields")))
         generator = _key_generator(properties, keys, partitions)
-        kind = key_generator_type(generator)
+        facts = generator_of(generator)
+        times = Times.NONE if facts is None else facts.times
         return TableConfig(
             name=properties["hoodie.table.name"],
             database=properties.get("hoodie.database.name", ""),
@@ -170,8 +164,8 @@ class TableConfig:
             version=int(properties.get("hoodie.table.version", "0")),
             record_key_fields=keys,
             partition_fields=partitions,
-            time_fields=partitions if kind == "TIMESTAMP" else timed,
-            times=time_rules(properties) if kind in ("TIMESTAMP", "CUSTOM") else None,
+            time_fields=partitions if times is Times.ALL else timed,
+            times=time_rules(properties) if times is not Times.NONE else None,
             ordering_fields=ordering,
             key_generator=generator,
             hive_style=_flag(properties, "hoodie.datasource.write.hive_style_partitioning"),
@@ -194,43 +188,27 @@ class TableConfig:
 
 
 def split_kinds(fields: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Partition fields that may carry a kind (``city:SIMPLE``, ``at:TIMESTAMP``): their names, and those of times."""
+    """(names, names of those with times) of partition fields that may have a kind (``city:SIMPLE``, ``at:TIMESTAMP``)."""
     named = [field.partition(":") for field in fields]
     timed = tuple(name for name, _, kind in named if kind.strip().upper() == "TIMESTAMP")
     return tuple(name for name, _, _ in named), timed
 
 
 def time_rules(properties: Mapping[str, str]) -> TimePartition | None:
-    """The rules of times that properties have; None where they have none, or none that can be used here."""
+    """The rules for times in properties; None without rules, or with rules that are not supported."""
     if not any(prefix + "timestamp.type" in properties for prefix in (PREFIX, OLD_PREFIX)):
         return None
     try:
         return TimePartition.from_properties(properties)
     except ConfigError:
-        return None  # the table can be read; a writer is told what is wrong with its own settings
-
-
-def default_key_generator(record_key_fields: Sequence[str], partition_fields: Sequence[str]) -> str:
-    """Hudi's own choice of the key generator from the number of key and partition fields."""
-    if not partition_fields:
-        return KEYGEN_PACKAGE + "NonpartitionedKeyGenerator"
-    if len(record_key_fields) == 1 and len(partition_fields) == 1:
-        return KEYGEN_PACKAGE + "SimpleKeyGenerator"
-    return KEYGEN_PACKAGE + "ComplexKeyGenerator"
-
-
-def key_generator_type(name: str) -> str:
-    """The kind by which version 8 and later name a key generator; its class where it has none."""
-    simple = name.rsplit(".", 1)[-1].replace("AvroKeyGenerator", "KeyGenerator")
-    return next((kind for kind, known in _KEYGEN_BY_TYPE.items() if known == simple), name)
+        return None  # the table can be read; a writer gets an error for its own settings
 
 
 def _key_generator(properties: Mapping[str, str], keys: Sequence[str], partitions: Sequence[str]) -> str:
     kind = properties.get("hoodie.table.keygenerator.type", "")
-    known = _KEYGEN_BY_TYPE.get(kind)
-    found = properties.get("hoodie.table.keygenerator.class") or (KEYGEN_PACKAGE + known if known else kind)
-    # Writers may leave it out; then they choose by the fields, as Hudi does when it reads such a table.
-    return found or (default_key_generator(keys, partitions) if keys else "")
+    found = properties.get("hoodie.table.keygenerator.class") or class_of(kind) or kind
+    # Writers may omit it; then the fields decide, as when Hudi reads such a table.
+    return found or (default_generator(keys, partitions).class_name if keys else "")
 
 
 def _merge_mode(properties: Mapping[str, str], payload: str, has_ordering: bool) -> MergeMode:
@@ -255,7 +233,7 @@ def _partial_update(properties: Mapping[str, str]) -> PartialUpdate:
 
 
 def partial_update_of(config: TableConfig) -> str:
-    """The property that gives a table its partial updates, for messages."""
+    """The property, with its value, that enables a table's partial updates, for messages."""
     mode = config.raw.get(PARTIAL_UPDATE_MODE)
     return f"{PARTIAL_UPDATE_MODE}={mode}" if mode else f"{PAYLOAD_KEY}={config.payload_class}"
 
@@ -277,7 +255,7 @@ def _text(value: bool) -> str:
 
 
 def drop_problem(config: TableConfig) -> str | None:
-    """Why a table that leaves out its partition columns cannot be written; None where it can, or leaves out none."""
+    """Why a table that drops its partition columns cannot be written; None when it can, or drops none."""
     if not config.drops_partition_columns:
         return None
     told = f"{DROP_KEY}=true"
@@ -285,7 +263,9 @@ def drop_problem(config: TableConfig) -> str | None:
         return f"{told}, and it has no partition field: remove the option"
     inside = [name for name in config.partition_fields if "." in name]
     if inside:
-        return f"{told}, and its partition field {inside[0]} is inside a struct: give a column, or remove the option"
+        return (
+            f"{told}, and its partition field {inside[0]} is inside a struct: use a whole column, or remove the option"
+        )
     if config.time_fields:
         return (
             f"{told}, and the partition paths of {', '.join(config.time_fields)} are made of times: the values cannot be "
@@ -294,15 +274,15 @@ def drop_problem(config: TableConfig) -> str | None:
         )
     if config.is_merge_on_read and not config.table_version.drops_columns_of_logs:
         return (
-            f"{told}, and it is a merge-on-read table of version {config.version}, whose readers (Hudi 0.x) give nulls for "
-            "the partition columns of rows in logs: take hoodie.write.table.version=8 or 9, or COPY_ON_WRITE, or remove "
-            "the option"
+            f"{told}, and it is a merge-on-read table of version {config.version}, whose readers (Hudi 0.x) return nulls "
+            "for the partition columns of rows in logs: use hoodie.write.table.version=8 or 9, or COPY_ON_WRITE, or "
+            "remove the option"
         )
     for role, names in (("record key", config.record_key_fields), ("ordering", config.ordering_fields)):
         lost = [name for name in names if name.split(".")[0] in config.partition_fields]
         if lost:
             return (
-                f"{told}, and its {role} field {lost[0]} is a partition column, which no row would hold: give another "
+                f"{told}, and its {role} field {lost[0]} is a partition column, which rows would lack: use another "
                 f"{role} field, or remove the option"
             )
     return None
@@ -320,6 +300,6 @@ def without_fields(avro_json: str, names: Collection[str]) -> str:
 
 
 def with_dropped(schema: pa.Schema, config: TableConfig) -> pa.Schema:
-    """A schema of stored rows with the columns that readers add: texts, behind the others, as Hudi has them."""
+    """A schema of stored rows with the columns that readers add: strings, at the end, as in Hudi."""
     stored = [field for field in schema if field.name not in config.dropped_fields]
     return pa.schema([*stored, *(pa.field(name, pa.string()) for name in config.dropped_fields)])

@@ -1,4 +1,4 @@
-"""What an action did to a table, and the entries of the metadata table's file groups that follow from it."""
+"""The changes of an action to a table, and the resulting entries of the metadata table's file groups."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from tagstream.table.metadata.records import Record, column_stats_key, file_id, 
 from tagstream.table.table_version import TableVersion
 from tagstream.table.timeline.commit_metadata import WriteStatus
 
-KEYS = pa.schema([("record_key", pa.string()), ("partition_path", pa.string())])  # of rows that are no more
+KEYS = pa.schema([("record_key", pa.string()), ("partition_path", pa.string())])  # of deleted rows
 
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """A base or log file: its name and whole size. ``ranges`` by column and ``bloom`` (the footer's text) as far as kept.
+    """A base or log file: its name and full size. ``ranges`` by column and ``bloom`` (the footer's text) if they are kept.
 
-    ``bloom`` is that of a base file; log files have none.
+    ``bloom`` is for base files only.
     """
 
     name: str
@@ -52,7 +52,7 @@ class WrittenFile:
 
 @dataclass(frozen=True)
 class PartitionChange:
-    """Files of one partition that were written, and names of those that were deleted."""
+    """Files of one partition that were written, and names of files that were deleted."""
 
     written: tuple[WrittenFile, ...] = ()
     deleted: tuple[str, ...] = ()
@@ -60,12 +60,12 @@ class PartitionChange:
 
 @dataclass(frozen=True)
 class Changes:
-    """What one action did. ``partitions`` by partition path; ``deleted_partitions``: gone with their folders.
+    """The changes of one action: ``partitions`` by partition path; ``deleted_partitions`` are deleted with their folders.
 
-    ``places`` (tables of ``PLACES``): keys that were inserted or moved, of a key that occurs twice the last counts;
-    ``deleted_keys`` (tables of ``KEYS``): keys that are no more, with the partition path where they were. A key may be in
-    one of the two only; in a record index by partition a key is another one in another partition: one that moves is in both.
-    ``columns``: those that have statistics, needed where files were deleted.
+    ``places`` (tables of ``PLACES``): keys that were inserted or moved; if a key occurs twice the last one applies.
+    ``deleted_keys`` (tables of ``KEYS``): deleted keys, with their former partition path. A key may be in only one of
+    the two. In a record index by partition a key is different in each partition: a key that moves is in both.
+    ``columns``: the columns with statistics, necessary if files were deleted.
     """
 
     partitions: Mapping[str, PartitionChange] = field(default_factory=dict)
@@ -76,7 +76,7 @@ class Changes:
 
 
 def written_by(statuses: Iterable[WriteStatus]) -> dict[str, PartitionChange]:
-    """The files that write statuses tell of, by partition path."""
+    """The files in write statuses, by partition path."""
     found: dict[str, list[WrittenFile]] = {}
     for status in statuses:
         stat = status.stat
@@ -88,9 +88,9 @@ def written_by(statuses: Iterable[WriteStatus]) -> dict[str, PartitionChange]:
 
 @dataclass(frozen=True)
 class GroupEntries:
-    """What goes into one file group: keys (binary, sorted) with their values, and keys (text) to be deleted.
+    """The changes of one file group: keys (binary, sorted) with their values, and keys (text) to delete.
 
-    ``data_partition``: of a record index by partition, the one that the group is for.
+    ``data_partition``: in a record index by partition, the partition of the group.
     """
 
     number: int
@@ -104,9 +104,9 @@ class GroupEntries:
 
 
 def entries(changes: Changes, partition: str, groups: int, instant: str, forms: Forms) -> Iterator[GroupEntries]:
-    """What one of the metadata table's partitions is told, by file group; groups that have nothing are left out.
+    """The entries of one partition of the metadata table, by file group, without groups that have none.
 
-    A record index by partition has ``partitioned_entries``. ValueError where the changes lack what the partition needs.
+    A record index by partition uses ``partitioned_entries``. ValueError when the changes lack what the partition needs.
     """
     if partition == RECORD_INDEX_PARTITION:
         yield from _index_entries(_put(changes), _gone(changes), groups, forms.records)
@@ -119,11 +119,12 @@ def entries(changes: Changes, partition: str, groups: int, instant: str, forms: 
 def partitioned_entries(
     changes: Changes, groups: Mapping[str | None, int], new_groups: int, form: int
 ) -> Iterator[GroupEntries]:
-    """The same of a record index by partition. ``groups``: how many each partition of the data has; ``new_groups``: how many
-    one gets that has none yet.
+    """As :func:`entries`, for a record index by partition.
+
+    ``groups``: number of file groups of each partition of the data. ``new_groups``: that of a new partition.
     """
     put, gone = _by_partition(_put(changes)), _by_partition(_gone(changes))
-    for path in sorted({*put, *(path for path in gone if path in groups)}):  # what has no group has no key to delete
+    for path in sorted({*put, *(path for path in gone if path in groups)}):  # without groups there is no key to delete
         own = put.get(path, PLACES.empty_table()), gone.get(path, KEYS.empty_table())
         yield from _index_entries(*own, groups.get(path, new_groups), form, path)
 
@@ -131,7 +132,7 @@ def partitioned_entries(
 def grouped(
     keys: pa.Array, values: pa.Array, gone: pa.Array, groups: int, data_partition: str | None = None
 ) -> Iterator[GroupEntries]:
-    """Sorted keys (binary) with their values, and deleted keys (text), by the file groups they belong to."""
+    """Sorted keys (binary) with their values, and deleted keys (text), by their file groups."""
     own, order = _by_group(keys.cast(pa.string()), groups)
     deleted, gone_order = _by_group(gone, groups)
     keys, values, gone = keys.take(order), values.take(order), gone.take(gone_order)
@@ -148,7 +149,7 @@ def grouped(
 
 
 def _by_group(keys: pa.Array, groups: int) -> tuple[npt.NDArray[np.int64], pa.Array]:
-    """(the keys' groups, sorted; where each of the keys so ordered is). Keys of a group keep their order."""
+    """(file groups of the keys, sorted; the keys' indexes in this order). Keys of a group keep their order."""
     own = groups_of_keys(keys, groups)
     order = np.argsort(own, kind="stable")
     return own[order], pa.array(order)
@@ -205,8 +206,8 @@ def _files(changes: Changes, _instant: str, _version: int, _form: int) -> tuple[
     records: dict[str, Record] = {}
     if there or changes.deleted_partitions:
         records[ALL_PARTITIONS] = partitions_record(there, changes.deleted_partitions)
-    # The files of a partition that is gone are deleted one by one, as by Hudi (HoodieTableMetadataUtil). hudi-rs passes over
-    # a deleted key, and would find them again when the partition comes back.
+    # Files of a deleted partition are deleted one by one, as in Hudi (HoodieTableMetadataUtil). hudi-rs ignores a
+    # deleted key, and would find the files again if the partition were created again.
     for path, change in changes.partitions.items():
         sizes = {file.name: file.size for file in change.written}
         records |= [files_record(path, sizes, change.deleted)]
@@ -236,7 +237,9 @@ def _bloom_filters(changes: Changes, instant: str, version: int, _form: int) -> 
             if file.bloom is not None:
                 records |= [bloom_record(path, file.name, instant, file.bloom)]
             elif not file.name.startswith("."):
-                raise ValueError(f"the bloom filter of {file.name} in {path!r} is not told to the metadata table")
+                raise ValueError(
+                    f"the bloom filter of {file.name} in {path!r} is missing in the changes for the metadata table"
+                )
         for name in (name for name in change.deleted if not name.startswith(".")):
             if TableVersion.of(version).deletes_statistics:
                 gone.append(partition_id(path) + file_id(name))
@@ -246,7 +249,7 @@ def _bloom_filters(changes: Changes, instant: str, version: int, _form: int) -> 
 
 
 def _partition_stats(changes: Changes, _instant: str, _version: int, form: int) -> tuple[dict[str, Record], list[str]]:
-    """The range of what was written: it joins the range before. Deleted files leave it wider than it could be."""
+    """The range of the written files, which readers merge with the range before. Deleted files do not make it smaller."""
     records: dict[str, Record] = {}
     for path, change in changes.partitions.items():
         found = [_ranges(file, path) for file in change.written]
@@ -258,7 +261,9 @@ def _partition_stats(changes: Changes, _instant: str, _version: int, form: int) 
 
 def _ranges(file: WrittenFile, path: str) -> Ranges:
     if file.ranges is None:
-        raise ValueError(f"the column ranges of {file.name} in {path!r} are not told to the metadata table")
+        raise ValueError(
+            f"the column ranges of {file.name} in {path!r} are missing in the changes for the metadata table"
+        )
     return file.ranges
 
 

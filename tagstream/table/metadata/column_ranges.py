@@ -1,9 +1,9 @@
 """The least and greatest value of columns of a file, for the metadata table's ``column_stats``.
 
 They come from the footer of a base file or from the rows of a log file. Tasks write files and the driver writes
-the metadata table, so a range has a form in JSON. A value that is not known, or too long to be kept, is replaced
-by one that is surely not greater (or not smaller): readers that find no range take the column for one without
-values, and would leave the file out.
+the metadata table, so ranges are sent as JSON. A value that is unknown, or too long to be kept, is replaced by one that
+is certainly not greater (or not smaller): readers treat a column without a range as one without values, and would skip
+the file.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.file_group.base_file import BLOOM_KEY, float_nulls, open_base_file, tells_of_nan
+from tagstream.table.file_group.base_file import BLOOM_KEY, float_nulls, has_nan_counts, open_base_file
 from tagstream.table.file_group.log_file import scan_log_file
 from tagstream.table.file_group.log_format import BlockType
 from tagstream.table.file_group.names import parse_log_file_name
@@ -38,11 +38,12 @@ Ranges = Mapping[str, "ColumnRange"]
 
 @dataclass(frozen=True)
 class ColumnRange:
-    """A column in one file. ``low`` and ``high`` are None where all values are null; numbers of dates and times are plain.
+    """The range of a column in one file.
 
-    ``kind``: the column's type as Avro names it, ``decimal(<precision>,<scale>)`` for decimals, whose ends are unscaled.
-    ``rows`` counts nulls too; both are a guess where a footer does not tell of nulls. ``size`` and ``uncompressed`` are
-    bytes of a base file's column, 0 for logs.
+    ``low`` and ``high`` are None if all values are null; dates and times are plain numbers. ``kind``: the column's type
+    as in Avro, ``decimal(<precision>,<scale>)`` for decimals, whose ends are unscaled. ``rows`` includes nulls; both
+    are estimates if a footer does not count nulls. ``size`` and ``uncompressed`` are bytes of a base file's column, 0
+    for logs.
     """
 
     kind: str
@@ -54,7 +55,7 @@ class ColumnRange:
     uncompressed: int = 0
 
     def to_json(self) -> list[Any]:
-        """As JSON takes it; bytes in base 64. Not-a-number is Python's ``NaN``."""
+        """The range for JSON; bytes are in base64, NaN is Python's ``NaN``."""
         ends = [base64.b64encode(end).decode() if isinstance(end, bytes) else end for end in (self.low, self.high)]
         return [self.kind, *ends, self.rows, self.nulls, self.size, self.uncompressed]
 
@@ -68,7 +69,7 @@ class ColumnRange:
 
 
 def ranges_to_json(ranges: Ranges) -> dict[str, list[Any]]:
-    """A file's ranges by column, for the way from the task to the driver."""
+    """A file's ranges by column for JSON, to send them from the task to the driver."""
     return {column: found.to_json() for column, found in ranges.items()}
 
 
@@ -78,7 +79,7 @@ def ranges_from_json(found: Mapping[str, Sequence[Any]]) -> dict[str, ColumnRang
 
 
 def kind_of(arrow: pa.DataType) -> str | None:
-    """The kind of a column; None for one that has no ranges (nested ones)."""
+    """The kind of a column; None for a column without ranges (a nested one)."""
     t = pa.types
     if t.is_decimal(arrow):
         return f"decimal({arrow.precision},{arrow.scale})"
@@ -97,14 +98,13 @@ def kind_of(arrow: pa.DataType) -> str | None:
 
 
 def ranges_of_footer(footer: Any, columns: Collection[str], schema: pa.Schema | None = None) -> dict[str, ColumnRange]:
-    """Ranges of the columns that a base file has, from its footer (pyarrow's FileMetaData): no data is read.
+    """Ranges of a base file's columns from its footer (pyarrow's FileMetaData), without reading data.
 
-    ``schema``: the table's, by which a file of another writer says what its numbers mean (``table.schema.conform``).
-
-    Arrow's statistics pass over not-a-number: where a footer does not say that it has none, a column of floats may have it.
+    ``schema``: the table's, which gives the numbers in a file of another writer their types (``table.schema.conform``).
+    Arrow's statistics ignore NaN: unless the footer says that there is none, a column of floats may have it.
     """
     found: dict[str, ColumnRange] = {}
-    told = float_nulls(footer)
+    null_counts = float_nulls(footer)
     fields = [field for field in footer.schema.to_arrow_schema() if field.name in columns]
     kinds = {field.name: kind_of(meant_field(field, schema)) for field in fields}
     places = [(n, footer.schema.column(n).path) for n in range(footer.num_columns)]
@@ -112,17 +112,19 @@ def ranges_of_footer(footer: Any, columns: Collection[str], schema: pa.Schema | 
         kind = kinds.get(name)
         if kind is not None:
             groups = (footer.row_group(group) for group in range(footer.num_row_groups))
-            parts = [_of_chunk(group.column(number), group.num_rows, kind, counted=name in told) for group in groups]
-            if kind in ("float", "double") and not tells_of_nan(footer):
+            parts = [
+                _of_chunk(group.column(number), group.num_rows, kind, counted=name in null_counts) for group in groups
+            ]
+            if kind in ("float", "double") and not has_nan_counts(footer):
                 parts = [part if part.high is None else _may_have_nan(part) for part in parts]
             found[name] = merged_ranges(parts) if parts else ColumnRange(kind, None, None, 0, 0)
-            if name in told:
-                found[name] = _with_nulls(found[name], told[name])
+            if name in null_counts:
+                found[name] = _with_nulls(found[name], null_counts[name])
     return found
 
 
 def ranges_of_rows(rows: pa.Table, columns: Collection[str]) -> dict[str, ColumnRange]:
-    """Ranges of columns of the rows in a log file, whose footer has none."""
+    """Ranges of the columns of a log file, from its rows."""
     found = {}
     for field in rows.schema:
         kind = kind_of(field.type) if field.name in columns else None
@@ -134,10 +136,10 @@ def ranges_of_rows(rows: pa.Table, columns: Collection[str]) -> dict[str, Column
 
 
 def merged_ranges(parts: Iterable[ColumnRange]) -> ColumnRange:
-    """One range over several of a column, of row groups, blocks or files; at least one.
+    """The common range of a column in several row groups, blocks or files; at least one.
 
-    Files of different ages may have a column in types of different width: the range has the widest. Beside texts numbers are
-    texts, too: Hudi's SQL makes a column so.
+    Files of different ages may have different widths of a column: the result has the widest. With texts, numbers count
+    as texts, too: Hudi's SQL changes the type of columns in this way.
     """
     found = list(parts)
     widest = max((part.kind for part in found), key=_width)
@@ -158,7 +160,7 @@ def merged_ranges(parts: Iterable[ColumnRange]) -> ColumnRange:
 
 
 def is_unknown(found: ColumnRange) -> bool:
-    """Whether the ends stand for "any value": nobody told them."""
+    """Whether the ends include every value, because the values are not known."""
     low, high = _widest(found.kind)
     return found.kind != "boolean" and (_order(found.low), _order(found.high)) == (_order(low), _order(high))
 
@@ -169,8 +171,9 @@ def _width(kind: str) -> int:
 
 
 def _widened(part: ColumnRange, kind: str) -> ColumnRange:
-    """Floats become doubles by their shortest digits, as readers widen them (``table.schema.conform``); of what becomes a
-    text the ends are not known, but of numbers that are ordered as their texts are.
+    """A range in a wider kind. Floats become doubles by their shortest digits, as for readers (``table.schema.conform``).
+
+    The ends of a column that becomes text are unknown, except for numbers whose texts have the same order.
     """
     if part.kind == kind:
         return part
@@ -183,17 +186,17 @@ def _widened(part: ColumnRange, kind: str) -> ColumnRange:
 
 
 def _order(value: Any) -> tuple[bool, Any]:
-    """Not-a-number is greater than all numbers, as Spark and Java order it."""
+    """Sort key in which NaN is greater than all numbers, as in Spark and Java."""
     return (True, 0) if isinstance(value, float) and math.isnan(value) else (False, value)
 
 
 def _of_chunk(chunk: Any, rows: int, kind: str, *, counted: bool) -> ColumnRange:
-    """``counted``: the footer tells the nulls of the whole column elsewhere."""
+    """The range of a column chunk. ``counted``: another footer entry counts the nulls of the whole column."""
     stats = chunk.statistics
     nulls = stats.null_count if stats is not None and stats.has_null_count else None
     if nulls is None and counted:
         nulls = 0
-    elif nulls is None:  # some, and not all: then neither ``x IS NULL`` nor ``x IS NOT NULL`` leaves the file out
+    elif nulls is None:  # assume some nulls, not only nulls: neither ``x IS NULL`` nor ``x IS NOT NULL`` skips the file
         nulls, rows = (1, max(rows, 2)) if rows else (0, 0)
     if nulls == rows:
         low = high = None
@@ -214,21 +217,21 @@ def _may_have_nan(part: ColumnRange) -> ColumnRange:
 
 
 def _around_nan(low: float | None) -> tuple[float, float]:
-    """Ends of a column that has not-a-number, and no number less than ``low``.
+    """The ends for a column with NaN whose numbers are not less than ``low``.
 
-    Not-a-number is greater than all numbers to Spark, but as an end it costs rows: Hudi (0.15.0 on tables of version 6,
-    1.2.0 from 8 on) then finds none of the file by ``x = 0`` or ``x > 0`` either. With infinity all but ``x = NaN`` and
-    ``x > Infinity`` find their rows. Ends that are one value would say that all values are it, so they are not.
+    NaN is greater than all numbers in Spark, but NaN as an end loses rows: Hudi (0.15.0 on tables of version 6, 1.2.0 from
+    8 on) then skips the file for ``x = 0`` and ``x > 0``, too. With infinity only ``x = NaN`` and ``x > Infinity`` skip it.
+    Equal ends would mean that all values are equal, so the ends differ.
     """
     return -math.inf if low is None or low == math.inf else low, math.inf
 
 
 def _plain(raw: Any, kind: str) -> Any:
-    """A value as the footer has it; None where it is none."""
+    """A value of the footer; None when it cannot be decoded."""
     if kind == "string" and isinstance(raw, bytes):
         try:
             return raw.decode()
-        except UnicodeDecodeError:  # cut in the middle of a character
+        except UnicodeDecodeError:  # truncated in the middle of a character
             return None
     if _DECIMAL.match(kind) and isinstance(raw, bytes):
         return int.from_bytes(raw, "big", signed=True)
@@ -252,7 +255,7 @@ def _value(scalar: pa.Scalar, kind: str) -> Any:
 
 
 def _bounds(low: Any, high: Any, kind: str) -> tuple[Any, Any]:
-    """The ends as they are kept: a long one is cut, an unknown one replaced."""
+    """The ends to keep: long ones are truncated, unknown ones replaced."""
     widest = _widest(kind)
     if low is None or high is None or any(isinstance(end, float) and math.isnan(end) for end in (low, high)):
         return widest
@@ -262,7 +265,7 @@ def _bounds(low: Any, high: Any, kind: str) -> tuple[Any, Any]:
 
 
 def _widest(kind: str) -> tuple[Any, Any]:
-    """Ends that every value is between."""
+    """Ends that include every value of a kind."""
     if kind == "boolean":
         return False, True
     if kind == "string":
@@ -281,12 +284,12 @@ def _widest(kind: str) -> tuple[Any, Any]:
 _DATA = (BlockType.AVRO_DATA, BlockType.PARQUET_DATA)
 
 
-def look_at_file(
+def read_file_stats(
     storage: Storage, rel: str, columns: Collection[str], schema: pa.Schema
 ) -> tuple[dict[str, ColumnRange], bytes | None]:
-    """Ranges of the columns that a file has, and its bloom filter's text (None: of a log file, or a base file without one).
+    """(ranges of a file's columns, text of its bloom filter). The filter is None for a log file, or if there is none.
 
-    Of a base file the footer alone is read, of a log file its rows. ``schema``: the table's.
+    Only the footer of a base file is read; of a log file its rows. ``schema`` is the table's.
     """
     if parse_log_file_name(rel.rpartition("/")[2]) is None:
         with open_base_file(storage, rel) as file:

@@ -1,8 +1,8 @@
-"""Compaction of a metadata table: a file group's logs go into a new base file, old slices are cleaned.
+"""Compact the metadata table: the logs of a file group are merged into a new base file, and old slices are cleaned.
 
-It runs at the start of a write of the data, before its own delta commit. Entries of an action that the data's
-timeline has not completed must not get into base files: then there is no compaction now. After a compaction the
-newest slices of each file group stay, and older ones are deleted.
+It runs at the start of a write of the data, before that write's delta commit. Base files must not get entries of an
+action that is not completed on the data's timeline: in that case there is no compaction now. After a compaction the
+newest slices of each file group are kept, and older ones are deleted.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ from tagstream.table.metadata.rollback import forget_undone, newest_compaction
 from tagstream.table.timeline.avro_timeline import parsed_schema, read_record, write_parsed
 from tagstream.table.timeline.commit_metadata import NO_PREVIOUS, WriteStat
 from tagstream.table.timeline.instant import CLEAN, COMMIT, COMPACTION, DELTA_COMMIT, Instant, State
+from tagstream.table.timeline.operation import WriteOperationType
 from tagstream.table.timeline.timeline import Timeline
 
 MAX_DELTA_COMMITS = 10  # Hudi's hoodie.metadata.compact.max.delta.commits
 
-_COMPACTION_SUFFIX = "001"  # of a compaction's own instant, up to version 7
-_NAMES_ONLY = 2  # the version of a plan that has names, not paths
+_COMPACTION_SUFFIX = "001"  # of the instant of a compaction, up to version 7
+_NAMES_ONLY = 2  # version of a plan that has file names, not paths
 
 
 @dataclass(frozen=True)
 class CompactionTask:
-    """The compaction of one file group: a pure function of its fields, picklable, done again with the same result.
+    """The compaction of one file group: a pure function of its fields, picklable, and repeatable with the same result.
 
-    It holds what the group's logs have in memory, and of its base file a piece.
+    It has the entries of the group's logs in memory, and a part of the base file.
     """
 
     writer: MetadataWriter
@@ -44,17 +45,17 @@ class CompactionTask:
 
     @property
     def weight(self) -> int:
-        """Bytes that are read, to compare tasks by."""
+        """Bytes to read, for comparing tasks."""
         base = self.file_slice.base_file
         return (base.size if base else 0) + sum(log.size for log in self.file_slice.log_files)
 
     def run(self) -> WriteStat | None:
-        """Write the new base file; None where nothing is left in the group."""
+        """Write the new base file; None when the group has no entries."""
         metadata = MetadataTable.open(self.writer.table, self.data_timeline)
         if metadata is None:
             raise CorruptFileError(
                 f"table {self.writer.table.config.name} at {self.writer.table.base_path} has a pending compaction in "
-                f"{FOLDER}, but no metadata table that readers trust; drop it"
+                f"{FOLDER}, but no metadata table in its properties; drop the metadata table"
             )
         found, base, counts = self.file_slice, self.file_slice.base_file, MergeCounts()
         stat = write_base_file(
@@ -66,7 +67,7 @@ class CompactionTask:
 
 
 def _counted(stat: WriteStat, found: FileSlice, counts: MergeCounts) -> WriteStat:
-    """The stat with the counters that Hudi's compactions have."""
+    """The stat with the counters of Hudi's compactions."""
     of_logs = {
         "totalLogRecords": counts.log_entries,
         "totalLogFilesCompacted": len(found.log_files),
@@ -83,7 +84,7 @@ Execute = Callable[[Sequence[CompactionTask]], Iterable[WriteStat | None]]
 
 
 def one_by_one(tasks: Sequence[CompactionTask]) -> Iterator[WriteStat | None]:
-    """Carry the tasks out here, in their order."""
+    """Run the tasks in this process, in their order."""
     return (task.run() for task in tasks)
 
 
@@ -93,15 +94,15 @@ def compact(
     max_delta_commits: int = MAX_DELTA_COMMITS,
     execute: Execute = one_by_one,
 ) -> str | None:
-    """Compact when so many delta commits were completed since the last time; returns the compaction's instant.
+    """Compact after ``max_delta_commits`` completed delta commits since the last compaction; returns the instant.
 
-    One that was cut off is carried out first, and is then the one. None: it is too early, or an action is pending.
-    ``execute`` runs the tasks, one for each file group, here or elsewhere, in any order.
+    An unfinished compaction is executed first and returned. None: too few delta commits, or an action is pending.
+    ``execute`` runs the tasks, one for each file group, in this process or in others, in any order.
     """
     timeline = writer.timeline()
     begun = [i.time for i in timeline.pending if i.action == COMPACTION]
-    # Of slices that a newer compaction has replaced: its driver stood still while a successor went on, and wrote the plan
-    # down when it woke up. There is nothing left to do.
+    # A plan for slices that a newer compaction has replaced: its driver was paused while its successor compacted, and
+    # wrote the plan afterwards. It must not be executed.
     stale = [time for time in begun if time < (newest_compaction(timeline) or "")]
     for time in stale:
         _withdraw(writer, time)
@@ -127,7 +128,8 @@ def _plan(writer: MetadataWriter, timeline: Timeline, times: Times, max_delta_co
         return None
     if forget_undone(writer, times):
         return _plan(writer, writer.timeline(), times, max_delta_commits)
-    # Planned later than all of them is completed, so that they belong to the slice before.
+    # The compaction's instant is later than the completion of all these delta commits, which thus belong to the slice
+    # before.
     instant = times() if writer.has_completion_times else f"{max(i.time for i in deltas)}{_COMPACTION_SUFFIX}"
     slices = [
         file_slice
@@ -145,7 +147,7 @@ def _plan(writer: MetadataWriter, timeline: Timeline, times: Times, max_delta_co
 
 
 def _all_done(writer: MetadataWriter, timeline: Timeline) -> bool:
-    """Whether everything it was told of is completed in the data; before version 8 also everything older."""
+    """Whether the actions of all delta commits are completed in the data; before version 8 also all older actions."""
     deltas = [i for i in timeline.instants if i.action == DELTA_COMMIT]
     if not all(i.is_completed for i in deltas):
         return False
@@ -176,7 +178,7 @@ def _operation(file_slice: FileSlice) -> dict[str, Any]:
 
 
 def _withdraw(writer: MetadataWriter, instant: str) -> None:
-    """Remove a plan, and what was written of it, which no reader knows."""
+    """Remove a plan and its files, which no reader uses."""
     storage = writer.storage
     for partition in dict.fromkeys(o["partitionPath"] for o in _read_plan(writer, instant).get("operations") or ()):
         bases = ((name, parse_base_file_name(name)) for name in storage.names(partition))
@@ -193,7 +195,7 @@ def _read_plan(writer: MetadataWriter, instant: str) -> Mapping[str, Any]:
 
 
 def _carry_out_compaction(writer: MetadataWriter, instant: str, times: Times, execute: Execute) -> None:
-    """Write a base file for each operation of the plan, of exactly its files; what a first attempt wrote is written over."""
+    """Write a base file for each operation of the plan, from exactly its files, over files of an earlier attempt."""
     plan = _read_plan(writer, instant)
     writer.write_inflight(instant, COMPACTION)
     view, data_timeline = writer.view(writer.timeline()), writer.table.timeline()
@@ -201,16 +203,16 @@ def _carry_out_compaction(writer: MetadataWriter, instant: str, times: Times, ex
     for operation in plan.get("operations") or ():
         partition = operation["partitionPath"]
         found = view.latest_slice(partition, operation["fileId"])
-        if found is not None and partition in writer.partitions:  # else it was dropped since
+        if found is not None and partition in writer.partitions:  # else the partition was dropped
             tasks.append(CompactionTask(writer, data_timeline, instant, _planned(found, operation)))
     stats = sorted((stat for stat in execute(tasks) if stat is not None), key=lambda stat: stat.path)
-    content = delta_content(stats, writer.forms, "COMPACT", compacted=True)
+    content = delta_content(stats, writer.forms, WriteOperationType.COMPACT, compacted=True)
     at = times() if writer.has_completion_times else None
     writer.storage.write_new(writer.rel(Instant(instant, COMMIT, State.COMPLETED, at)), content)
 
 
 def _planned(found: FileSlice, operation: Mapping[str, Any]) -> FileSlice:
-    """The slice with the files that the plan names."""
+    """The slice with the files of the plan."""
     names = set(operation["deltaFilePaths"] or ())
     logs = tuple(log for log in found.log_files if log.name in names)
     base = found.base_file if found.base_file and found.base_file.name == operation["dataFilePath"] else None
@@ -224,14 +226,14 @@ def _planned(found: FileSlice, operation: Mapping[str, Any]) -> FileSlice:
 
 KEPT_VERSIONS = 2
 
-_CLEAN_SUFFIX = "002"  # of a cleaning's own instant, up to version 7
+_CLEAN_SUFFIX = "002"  # of the instant of a clean, up to version 7
 _POLICY = "KEEP_LATEST_FILE_VERSIONS"
 
 
 def clean(writer: MetadataWriter, times: Times, kept_versions: int = KEPT_VERSIONS) -> tuple[str, ...]:
-    """Delete slices older than the ``kept_versions`` newest of their groups; returns the deleted files' paths.
+    """Delete all but the ``kept_versions`` newest slices of each file group; returns the deleted files' paths.
 
-    One that was cut off is carried out first. Nothing is written where nothing is to be deleted.
+    An unfinished clean is executed first. Without files to delete nothing is written.
     """
     timeline = writer.timeline()
     begun = next((i for i in timeline.pending if i.action == CLEAN), None)
@@ -265,7 +267,7 @@ def clean(writer: MetadataWriter, times: Times, kept_versions: int = KEPT_VERSIO
 
 
 def _old(writer: MetadataWriter, timeline: Timeline, partition: str, kept_versions: int) -> list[str]:
-    """Names of the files of old slices. A slice begins at a base file; logs from before the first are a slice, too."""
+    """Names of the files of old slices. A slice begins with a base file; logs before the first one are a slice, too."""
     bases: dict[str, list[tuple[str, str]]] = {}
     logs: dict[str, list[tuple[str, str]]] = {}
     for name in writer.storage.names(partition):
@@ -290,7 +292,7 @@ def _carry_out_clean(writer: MetadataWriter, instant: str, times: Times) -> tupl
     rel = writer.rel(Instant(instant, CLEAN, State.REQUESTED))
     data = storage.read(rel)
     plan = read_record(data, storage.where(rel))
-    # Before version 8 the inflight file holds the plan once more.
+    # Before version 8 the inflight file has the plan, too.
     writer.write_inflight(instant, CLEAN, b"" if writer.has_completion_times else data)
     files = {
         partition: [found["filePath"].rsplit("/", 1)[-1] for found in paths]

@@ -1,10 +1,10 @@
 """The merged entries of a metadata table's file slice, in the order of their keys.
 
-The base file is streamed, and its logs are laid over it.
+The base file is streamed and merged with its logs.
 
-What the logs have is in memory, sorted. Entries of the base file that no log touches are copied as they are, block
-by block. A record is decoded only where several of a key are to be joined, which is only for files and their
-statistics, or where a file was written in another schema.
+The entries of the logs are in memory, sorted. Entries of the base file that no log has changed are copied unchanged,
+block by block. A record is decoded only if several records of a key must be merged, which happens only for files and
+their statistics, or if a file was written with another schema.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from tagstream.table.metadata.records import Record, decode, merged
 
 Batch = tuple[pa.Array, pa.Array]  # keys and values, binary
 
-_STREAMED: Final = 1 << 16  # entries of the base file that are merged at one time
+_STREAMED: Final = 1 << 16  # entries of the base file that are merged at a time
 
 
 @dataclass(frozen=True)
 class _Over:
-    """What the logs have: distinct keys, sorted; for each the entries in their order, as a range of ``rows``."""
+    """The entries of the logs: distinct keys, sorted; the entries of each in order, as a range of ``rows``."""
 
     keys: pa.Array
     starts: npt.NDArray[np.int64]
@@ -46,9 +46,10 @@ class _Over:
 
 @dataclass
 class MergeCounts:
-    """What a merge did, once all its batches are taken. ``inserts``: keys that the base file has not; ``updates`` and
-    ``deletes``: keys of the base file that the logs say something else of, or that are gone. ``log_entries`` counts those
-    of all ``log_blocks``, ``log_keys`` the different keys among them.
+    """Counts of a merge, complete when all batches were taken.
+
+    ``inserts``: keys that the base file does not have. ``updates`` and ``deletes``: keys of the base file that the logs
+    change or delete. ``log_entries``: entries in all ``log_blocks``. ``log_keys``: distinct keys among them.
     """
 
     inserts: int = 0
@@ -60,7 +61,7 @@ class MergeCounts:
 
 
 def merged_entries(metadata: MetadataTable, file_slice: FileSlice, counts: MergeCounts, form: int) -> Iterator[Batch]:
-    """Batches of keys and values as records of the form, ascending over all of them; deleted keys are left out."""
+    """Batches of keys and values, as records of form ``form``, in ascending order of keys, without deleted keys."""
     over = _over(list(metadata.log_entries(file_slice)))
     counts.log_entries, counts.log_keys = len(over.values), len(over.keys)
     counts.log_blocks = len(metadata.log_blocks(file_slice))
@@ -75,7 +76,7 @@ def merged_entries(metadata: MetadataTable, file_slice: FileSlice, counts: Merge
 
 
 def _behind(keys: pa.Array, last: bytes, start: int) -> int:
-    """The number of the first key behind ``last``, by halving."""
+    """Index of the first key after ``last``, by binary search from ``start``."""
     end = len(keys)
     while start < end:
         middle = (start + end) // 2
@@ -87,7 +88,7 @@ def _behind(keys: pa.Array, last: bytes, start: int) -> int:
 
 
 def _batches(parts: Iterator[Entries]) -> Iterator[Entries]:
-    """The base file's blocks, several in one."""
+    """The base file's blocks, joined to larger batches."""
     held: list[Entries] = []
     for part in parts:
         held.append(part)
@@ -129,7 +130,7 @@ def _over(parts: list[Entries]) -> _Over:
 def _merge(
     base: Entries | None, over: _Over, start: int, end: int, joins: bool, form: int, counts: MergeCounts
 ) -> Batch:
-    """A piece of the base file and the logs' keys from ``start`` to ``end``, which are not greater than its last."""
+    """A part of the base file merged with the logs' keys from ``start`` to ``end``, which are not after its last key."""
     touched = over.keys.slice(start, end - start)
     if base is None:
         keys = values = pa.array([], pa.binary())
@@ -160,7 +161,7 @@ def _merge(
 
 
 def _last_values(over: _Over, start: int, end: int, form: int) -> Batch:
-    """Of each key the last entry, if that is no deletion."""
+    """The last entry of each key that is not a deletion."""
     last = over.rows[over.starts[start + 1 : end + 1] - 1]
     values = over.values.take(pa.array(last))
     there = values.is_valid()
@@ -180,7 +181,7 @@ def _last_values(over: _Over, start: int, end: int, form: int) -> Batch:
 def _joined_records(
     base: Entries | None, before: dict[bytes, bytes], over: _Over, start: int, end: int, form: int
 ) -> Batch:
-    # A loop over the keys that the logs touch, whose records are looked into.
+    # A loop over the keys that the logs change, whose records must be decoded.
     records: dict[str, Record] = {}
     for place, key in enumerate(over.keys.slice(start, end - start).to_pylist(), start):
         old = before.get(key)
@@ -195,7 +196,7 @@ def _joined_records(
 
 
 def _recoded(keys: pa.Array, values: pa.Array, source: Entries, form: int) -> pa.Array:
-    """The values in the form's schema: as they are, where the source has it."""
+    """The values in the form's schema; unchanged if the source has that schema."""
     if not len(keys) or _form(source.avro_json) == _form(file_avro_json(form)):
         return values
     records = decode(values.to_pylist(), source.avro_json, source.where)
@@ -205,6 +206,6 @@ def _recoded(keys: pa.Array, values: pa.Array, source: Entries, form: int) -> pa
 
 @lru_cache(64)
 def _form(avro_json: str) -> str:
-    """What of a schema tells the bytes of its records."""
+    """The part of a schema that determines the bytes of its records."""
     form: str = fastavro.schema.to_parsing_canonical_form(json.loads(avro_json))
     return form

@@ -1,8 +1,8 @@
 """Delta commits of the metadata table, and the files of its file groups.
 
-An action of the data is written as a delta commit of the same instant, before the action completes: one log file
-for each file group that gets entries. Base files are HFiles, written front to back by compactions and by the
-instants that make partitions.
+An action of the data is written as a delta commit of the same instant, before the action completes: one log file for
+each file group with entries. Base files are HFiles, which compactions and the instants that create partitions write
+sequentially.
 """
 
 from __future__ import annotations
@@ -25,24 +25,25 @@ from tagstream.table.metadata.metadata_writer import TOKEN, Forms, MetadataWrite
 from tagstream.table.metadata.record_encoding import commit_avro_json, file_avro_json
 from tagstream.table.metadata.record_index import IndexGroups, index_group_name
 from tagstream.table.metadata.rollback import recover, roll_back
+from tagstream.table.steps import Step
 from tagstream.table.storage.storage import each
 from tagstream.table.timeline.commit_metadata import NO_PREVIOUS, SCHEMA_KEY, CommitMetadata, WriteStat
 from tagstream.table.timeline.instant import DELTA_COMMIT, Instant
 
-_BLOCK_ENTRIES: Final = 1 << 20  # of one block, which is put together in memory
-_NO_DELETES: Final = b"\0\0\0\3\0\0\0\1\0"  # content of a delete block of no keys, as Hudi begins each file group
+_BLOCK_ENTRIES: Final = 1 << 20  # of one block, which is built in memory
+_NO_DELETES: Final = b"\0\0\0\3\0\0\0\1\0"  # a delete block without keys, with which Hudi begins each file group
 
 
 def first_log_file(writer: MetadataWriter, partition: str, file_id: str, instant: str) -> None:
-    """The empty log file that begins a file group, so that readers see the group before it has an entry."""
+    """Write the empty log file that begins a file group, so that readers see the group before it has an entry."""
     block = encode_block(BlockType.DELETE, {HeaderKey.INSTANT_TIME: instant}, _NO_DELETES)
     write_log_file(writer.storage, join(partition, log_file_name(file_id, instant, 1, TOKEN)), [block])
 
 
 def delta_log_file(writer: MetadataWriter, file_slice: FileSlice, instant: str, found: GroupEntries) -> WriteStat:
-    """Put an instant's entries of a file group over its newest slice. InstantConflictError when the file is there."""
+    """Write an instant's entries to a log file of a group's newest slice. InstantConflictError when the file exists."""
     partition, file_id = file_slice.partition_path, file_slice.file_id
-    own = writer.has_completion_times  # then a log file has its own instant's name, and no other instant's
+    own = writer.has_completion_times  # then a log file's name has its own instant, and no other instant uses it
     time, version = (instant, 1) if own else (file_slice.base_instant, file_slice.next_log_version)
     name = log_file_name(file_id, time, version, TOKEN if own else _token_of(instant))
     size = _write(writer, join(partition, name), found, instant)
@@ -64,10 +65,13 @@ def delta_log_file(writer: MetadataWriter, file_slice: FileSlice, instant: str, 
 
 
 def _write(writer: MetadataWriter, rel: str, found: GroupEntries, instant: str) -> int:
-    """Write the log file; its size in bytes. A plan that is executed again has the names of the execution before: a driver
-    that wakes up late must not write over what its successor has completed."""
+    """Write the log file; returns its size in bytes.
+
+    A plan that is executed again uses the file names of the first execution: a driver that resumes late must not
+    overwrite what its successor has completed.
+    """
     blocks = _blocks(found, rel.partition("/")[0], instant, writer.forms.records)
-    if len(found.keys) > _BLOCK_ENTRIES:  # not to be put together in memory
+    if len(found.keys) > _BLOCK_ENTRIES:  # too large to build in memory
         if writer.storage.exists(rel):
             raise writer.conflict(rel)
         return write_log_file(writer.storage, rel, blocks)
@@ -77,8 +81,10 @@ def _write(writer: MetadataWriter, rel: str, found: GroupEntries, instant: str) 
 
 
 def _token_of(instant: str) -> str:
-    """The write token where names do not tell instants apart: a driver that wakes up late must not write over the file that
-    its successor has made with the same number meanwhile."""
+    """The write token if names do not have the instant: a driver that resumes late must not overwrite its successor's file.
+
+    The successor may have written a file with the same version.
+    """
     return write_token(0, zlib.crc32(instant.encode()) >> 1, 0)
 
 
@@ -89,7 +95,7 @@ def _blocks(found: GroupEntries, partition: str, instant: str, form: int) -> Ite
         header = {HeaderKey.SCHEMA: avro, HeaderKey.INSTANT_TIME: instant}
         yield encode_block(BlockType.HFILE_DATA, header, hfile_bytes(keys, values, avro))
     if len(found.deleted):
-        # In natural order: the delete wins over everything older, and nothing here has an ordering value.
+        # In natural order: the delete wins over everything older. The metadata table has no ordering values.
         yield from delete_blocks(found.deleted.cast(pa.string()), partition, None, instant, avro)
 
 
@@ -105,14 +111,15 @@ def delta_commit(
     new_index_groups: int = 1,
     check: Callable[[], None] = lambda: None,
 ) -> Instant:
-    """Tell all partitions of an action of the data; returns the completed instant of the metadata table.
+    """Write an action of the data to all partitions; returns the completed instant of the metadata table.
 
-    ``instant`` is the action's, of whatever kind. One that is there from an attempt before is taken back first. From version
-    8 on the data's action must be completed later than the returned instant's ``completion_time``. ValueError where
-    ``changes`` lack what a partition needs; nothing is written then. ``reach`` is told of the steps ``metadata_begun`` and
-    ``metadata_files``. ``new_index_groups``: how many file groups a record index by partition gets for a new partition.
-    ``check`` raises LeaseLostError where another process writes the table by now. It is called right before the completion
-    and right after it: what a driver completes that stood still in between is not counted.
+    ``instant`` is that of the action, of any kind. A delta commit of an earlier attempt is rolled back first. From
+    version 8 on the data's action must be completed later than the returned instant's ``completion_time``. ValueError
+    if ``changes`` lack what a partition needs; then nothing was written. ``reach`` is called at the steps
+    ``metadata_begun`` and ``metadata_files``. ``new_index_groups``: number of file groups of a new partition in a
+    record index by partition. ``check`` raises LeaseLostError if another process has taken the lease. It is called
+    immediately before and after the completion, so that a completion by a driver that was paused in between is not
+    valid.
     """
     recover(writer, times)
     if any(i.time == instant and i.action == DELTA_COMMIT for i in writer.timeline().instants):
@@ -129,20 +136,20 @@ def delta_commit(
             found = entries(changes, partition, len(slices), instant, writer.forms)
             wanted += [(slices[one.number], one) for one in found]
     writer.begin(instant, DELTA_COMMIT, inflight=CommitMetadata(operation=_OPERATION).to_bytes(writer.version))
-    reach("metadata_begun")
+    reach(Step.METADATA_BEGUN)
     for file_id in empty:
         first_log_file(writer, RECORD_INDEX_PARTITION, file_id, instant)
-    # A record index may have thousands of groups, each a request to the store.
+    # A record index may have thousands of groups, each of which is a request to the store.
     stats = each(lambda one: delta_log_file(writer, one[0], instant, one[1]), wanted)
-    reach("metadata_files")
+    reach(Step.METADATA_FILES)
     content = delta_content(stats, writer.forms, _OPERATION)
     check()
     completed = writer.complete(instant, DELTA_COMMIT, content, times)
     try:
         check()
     except LeaseLostError:
-        # The name has the time, so it is this process's. All else may be of a successor that executes the same plan again;
-        # what is pending is rolled back by the next ``recover``.
+        # The file name has the completion time, so it is this process's. Everything else may belong to a successor that
+        # executes the same plan again. The next ``recover`` rolls back what is pending.
         if writer.has_completion_times:
             writer.storage.delete(writer.rel(completed))
         raise
@@ -166,9 +173,9 @@ def delta_content(stats: list[WriteStat], forms: Forms, operation: str, compacte
 def _partitioned(
     view: FileSystemView, changes: Changes, instant: str, form: int, new_groups: int
 ) -> tuple[list[tuple[FileSlice, GroupEntries]], list[str]]:
-    """(what goes into which slice of a record index by partition, names of groups that are made and get nothing).
+    """(entries for each slice of a record index by partition, names of new groups without entries).
 
-    The groups of a partition that is new begin with the instant's own log files, as Hudi makes them.
+    The groups of a new partition begin with log files of this instant, as in Hudi.
     """
     slices = view.latest_merged_slices(RECORD_INDEX_PARTITION)
     groups = IndexGroups.of(slices, view.storage.root, is_partitioned=True)
@@ -188,13 +195,13 @@ def _partitioned(
 
 
 def _slices(view: FileSystemView, partition: str) -> list[FileSlice]:
-    """The newest slices by the numbers of their groups; all must be there, for a key's group depends on how many."""
+    """The newest slices by group number. All groups must exist, because their number determines the group of a key."""
     found = {file_slice.file_id: file_slice for file_slice in view.latest_merged_slices(partition)}
     names = [group_name(partition, number) for number in range(len(found))]
     if not found or sorted(names) != sorted(found):
         raise CorruptFileError(
             f"the partition {partition} of the metadata table at {view.storage.root} has the file groups "
-            f"{', '.join(sorted(found)) or '(none)'}, which is no whole row of them; drop the metadata table"
+            f"{', '.join(sorted(found)) or '(none)'}, some are missing; drop the metadata table"
         )
     return [found[name] for name in names]
 
@@ -208,9 +215,9 @@ def write_base_file(
     prev_commit: str = NO_PREVIOUS,
     prev_base_file: str | None = None,
 ) -> WriteStat | None:
-    """Write the base file of a slice: keys and values (binary) in batches, ascending over all of them.
+    """Write the base file of a slice: keys and values (binary) in batches, in ascending order of all keys.
 
-    None, and no file, where there is nothing to write: Hudi makes none then.
+    None, and no file, without entries, as in Hudi.
     """
     filled = (batch for batch in batches if len(batch[0]))
     first = next(filled, None)

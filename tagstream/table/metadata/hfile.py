@@ -1,9 +1,9 @@
-"""Read HFiles (version 3), the sorted key-value files that hold a metadata table's records.
+"""Read HFiles (version 3), the sorted key-value files with a metadata table's records.
 
-The row of an entry's key is what the metadata table calls the key. An index entry has a block's offset, its size
-and its first key, or a shorter key between that one and the block before.
+The row of an entry's key is the metadata table's key. An index entry has the offset, the size and the first key of a
+block, or a shorter key that is after the block before.
 
-The last 4096 bytes of a file are the trailer: ``TRABLK"$``, a protobuf message behind its length, zeros, and in
+The last 4096 bytes of a file are the trailer: ``TRABLK"$``, a protobuf message after its length, zeros, and in
 the last four bytes the minor (1 byte) and major version (3 bytes). The messages of the trailer and of the file's
 properties are those of HBase's HFile.proto.
 """
@@ -47,7 +47,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 @dataclass(frozen=True)
 class Trailer:
-    """What is needed of the trailer. ``load_on_open``: where the root index, the meta index and the properties begin."""
+    """The used fields of the trailer. ``load_on_open``: offset of the root index, the meta index and the properties."""
 
     load_on_open: int
     first_data_block: int
@@ -58,7 +58,7 @@ class Trailer:
 
 
 def read_trailer(source: FileRange) -> Trailer:
-    """The trailer of version 3; other versions, encryption and unknown codecs are refused by name."""
+    """Read a trailer of version 3. UnsupportedTableError for other versions, encryption and unknown codecs."""
     offset = source.length - TRAILER_SIZE
     data = source.read(offset, TRAILER_SIZE)
     major = int.from_bytes(data[-3:], "big")
@@ -71,7 +71,7 @@ def read_trailer(source: FileRange) -> Trailer:
         codec = Codec(_number(fields, 12, Codec.NONE))
     except ValueError as error:
         raise source.corrupt(offset, f"the trailer is broken ({error})") from None
-    if any(fields.get(13, ())):  # an empty key is none: Hudi 1.1 before its release wrote one
+    if any(fields.get(13, ())):  # an empty key means no encryption; a pre-release of Hudi 1.1 wrote one
         raise UnsupportedTableError(f"{source.path} is an encrypted HFile, which cannot be read")
     trailer = Trailer(
         load_on_open=_number(fields, 2),
@@ -84,19 +84,19 @@ def read_trailer(source: FileRange) -> Trailer:
     if trailer.load_on_open > offset or not 0 <= trailer.index_levels <= _MOST_LEVELS:
         raise source.corrupt(
             offset,
-            f"the trailer tells of {trailer.index_levels} index levels and of indexes at {trailer.load_on_open}",
+            f"the trailer has {trailer.index_levels} index levels, and indexes at {trailer.load_on_open}",
         )
     return trailer
 
 
 def trailer_fields(data: bytes) -> dict[int, list[int | bytes]]:
-    """Everything the trailer says, by the numbers of HFile.proto; ValueError where it is broken."""
+    """All fields of the trailer, by the numbers of HFile.proto; ValueError when it is broken."""
     size, at = read_varint(data, len(TRAILER_MAGIC))
     return _message(data[at : at + size])
 
 
 def read_info(data: bytes) -> dict[str, bytes]:
-    """The properties of a file-info block; ValueError where they are broken."""
+    """The properties in a file-info block; ValueError when they are broken."""
     if not data.startswith(INFO_MAGIC):
         raise ValueError("no properties begin")
     size, at = read_varint(data, len(INFO_MAGIC))
@@ -115,7 +115,7 @@ def read_info(data: bytes) -> dict[str, bytes]:
 def _number(fields: dict[int, list[int | bytes]], number: int, default: int = 0) -> int:
     value = fields.get(number, [default])[-1]
     if not isinstance(value, int):
-        raise ValueError(f"field {number} is no number")
+        raise ValueError(f"field {number} is not a number")
     return value
 
 
@@ -149,26 +149,26 @@ _I32: Final = struct.Struct(">i")
 
 @dataclass(frozen=True)
 class _IndexEntry:
-    """A block below: where it is, and that its rows are not smaller than ``row``."""
+    """A block of the next level: its offset, and a lower bound ``row`` of its rows."""
 
     offset: int
     row: bytes
 
 
 class HFile:
-    """One HFile. Nothing is kept open; the index is read at the first use."""
+    """One HFile. It does not stay open; the index is read at the first use."""
 
     def __init__(self, source: FileRange) -> None:
         self.source = source
 
     @staticmethod
     def open(storage: Storage, rel: str) -> HFile:
-        """An HFile that is a file."""
+        """The HFile of a file."""
         return HFile(FileRange(storage, rel, 0, storage.size(rel)))
 
     @staticmethod
     def of_block(block: LogBlock) -> HFile:
-        """An HFile that is the content of a log block."""
+        """The HFile in the content of a log block."""
         return HFile(FileRange(block.storage, block.path, block.content_offset, block.content_length))
 
     @cached_property
@@ -178,7 +178,7 @@ class HFile:
 
     @property
     def entries(self) -> int:
-        """Number of keys."""
+        """Number of entries."""
         return self.trailer.entries
 
     @property
@@ -187,7 +187,7 @@ class HFile:
         return self._opened[1]
 
     def scan(self) -> Iterator[pa.RecordBatch]:
-        """All entries in the order of their keys, a batch a block."""
+        """All entries in the order of their keys, one batch for each block."""
         offset, count = self.trailer.first_data_block, 0
         while count < self.entries:
             if offset >= self.trailer.load_on_open:
@@ -199,10 +199,10 @@ class HFile:
                 yield batch
             offset = block.end
         if count != self.entries:
-            raise self.source.corrupt(offset, f"there are more than the {self.entries} entries announced")
+            raise self.source.corrupt(offset, f"there are more than the {self.entries} entries of the trailer")
 
     def lookup(self, keys: pa.Array) -> Iterator[pa.RecordBatch]:
-        """The entries of the given keys (binary, sorted, no nulls); only blocks that may hold one of them are read."""
+        """The entries of the given keys (binary, sorted, no nulls); only blocks that may have one of them are read."""
         wanted: list[bytes] = keys.to_pylist()
         if self.entries == 0:
             return
@@ -210,7 +210,7 @@ class HFile:
         for offset, first, behind in self._blocks(self._opened[0], wanted, 0, len(wanted), last):
             block = read_block(self.source, offset, self.trailer.codec)
             if block.magic != DATA:
-                raise self.source.corrupt(offset, "the index tells of a data block where there is none")
+                raise self.source.corrupt(offset, "the index names a data block where there is none")
             batch = entries_of(self.source, block, self._has_versions)
             found = batch.filter(pc.is_in(batch.column(0), value_set=keys.slice(first, behind - first)))
             if found.num_rows:
@@ -225,9 +225,10 @@ class HFile:
         last: list[int],
         level: int = 1,
     ) -> Iterator[tuple[int, int, int]]:
-        """Offsets of data blocks with the range of keys each may hold. ``last``: newest offset visited, by level.
+        """(offset of a data block, first and end index of the keys that it may have). ``last``: last offset visited, by
+        level.
 
-        Offsets must grow on every level, so that a broken index cannot lead in circles.
+        Offsets must increase on every level, so that a broken index cannot cause an endless loop.
         """
         starts = [first, *(bisect_left(keys, entry.row, first, behind) for entry in entries[1:]), behind]
         for number, entry in enumerate(entries):
@@ -235,19 +236,19 @@ class HFile:
             if begin >= end:
                 continue
             if entry.offset <= last[level]:
-                raise self.source.corrupt(entry.offset, "the index leads back to a block before")
+                raise self.source.corrupt(entry.offset, "the index names a block before the last one")
             last[level] = entry.offset
             if level >= self.trailer.index_levels:
                 yield entry.offset, begin, end
                 continue
             block = read_block(self.source, entry.offset, self.trailer.codec)
             if block.magic not in INNER_INDEXES:
-                raise self.source.corrupt(entry.offset, "the index tells of an index block where there is none")
+                raise self.source.corrupt(entry.offset, "the index names an index block where there is none")
             yield from self._blocks(self._inner_index(block), keys, begin, end, last, level + 1)
 
     @cached_property
     def _opened(self) -> tuple[list[_IndexEntry], dict[str, bytes]]:
-        """(the root index, the properties). They lie behind each other, with the index of meta blocks in between."""
+        """(the root index, the properties). In the file the index of meta blocks is between them."""
         offset = self.trailer.load_on_open
         root = read_block(self.source, offset, self.trailer.codec)
         if root.magic != ROOT_INDEX:
@@ -277,7 +278,7 @@ class HFile:
         return entries
 
     def _inner_index(self, block: Block) -> list[_IndexEntry]:
-        """i32 count, count + 1 times i32 offset of an entry (from the end of these), entries without key lengths."""
+        """i32 count, count + 1 times the i32 offset of an entry (from the end of these), entries without key lengths."""
         data = block.data
         count = _I32.unpack_from(data)[0] if len(data) >= _I32.size else -1
         start = _I32.size * (count + 2)
@@ -287,26 +288,26 @@ class HFile:
         entries = []
         for at, end in pairwise(places):
             if at < start or at + _INDEX_HEAD.size > end or end > len(data):
-                raise self.source.corrupt(block.offset, f"an index entry lies from {at} to {end} of {len(data)} bytes")
+                raise self.source.corrupt(block.offset, f"an index entry is from {at} to {end} of {len(data)} bytes")
             key = at + _INDEX_HEAD.size
             entries.append(_IndexEntry(_INDEX_HEAD.unpack_from(data, at)[0], self._row(block, key, end - key)))
         return entries
 
     def _row(self, block: Block, at: int, length: int) -> bytes:
-        """The row within an index key of so many bytes; Hudi's own writer leaves out what follows it."""
+        """The row in an index key of ``length`` bytes; Hudi's own writer omits the rest of the key."""
         size = _I16.unpack_from(block.data, at)[0] if at + _I16.size <= len(block.data) else -1
         if size < 0 or length < _I16.size + size or at + length > len(block.data):
             raise self.source.corrupt(block.offset, f"at {at} of the block a key of {length} bytes has a row of {size}")
         return block.data[at + _I16.size : at + _I16.size + size]
 
     def _hadoop_int(self, block: Block, at: int) -> tuple[int, int]:
-        """(a number in Hadoop's variable-length form, offset behind it); only lengths: negative ones are broken."""
+        """(a length in Hadoop's variable-length form, the offset after it). A negative number is an error."""
         first = block.data[at] if at < len(block.data) else 0xFF
         if first < 0x80:
             return first, at + 1
         size = 0x90 - first  # 0x8F is followed by one byte, 0x8C by four
         if not 1 <= size <= 4 or at + 1 + size > len(block.data):
-            raise self.source.corrupt(block.offset, f"at {at} of the block is no length")
+            raise self.source.corrupt(block.offset, f"at {at} of the block is not a length")
         return int.from_bytes(block.data[at + 1 : at + 1 + size], "big"), at + 1 + size
 
     @cached_property

@@ -3,7 +3,7 @@
 A block (integers big-endian)::
 
     magic                        8 bytes
-    i32 size                     what follows this header, checksums included
+    i32 size                     bytes after this header, including checksums
     i32 uncompressed size
     i64 offset of the previous block of its kind
     u8  checksum type            0 none, 1 CRC-32, 2 CRC-32C
@@ -11,14 +11,10 @@ A block (integers big-endian)::
     i32 size of header and (compressed) data
     data, then 4 bytes of checksum for every piece of header and data
 
-CRC-32C is computed in NumPy. A checksum is linear in the message, and leading zeros leave a zero state as it is.
-So each piece is padded in front and cut into lanes. The lanes run side by side from a zero state, and are joined
-in pairs by shifting the left one over the length of the right one.
-
 An entry is ``i32 key length, i32 value length, key, value``, and a version number of variable length if a property
-of the file says so. A key is ``i16 length, row`` and 10 bytes more: no family, the latest timestamp, the type
-"put". Hudi 1.1 before its release left these 10 bytes out; one byte of a version then follows the value, and no
-property says so. Entries of the usual form are decoded all at once, others one by one.
+of the file says so. A key is ``i16 length, row`` and 10 more bytes: no family, the latest timestamp, the type
+"put". A pre-release of Hudi 1.1 omitted these 10 bytes; then one byte of a version follows the value, without the
+property. Entries of the usual form are decoded all at once, others one by one.
 """
 
 from __future__ import annotations
@@ -27,9 +23,9 @@ import struct
 import zlib
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import lru_cache
 from typing import Final
 
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -40,73 +36,13 @@ from tagstream.table.storage.storage import Storage
 
 _UInt32s = npt.NDArray[np.uint32]
 
-_POLYNOMIAL: Final = 0x82F63B78  # reflected
-_LANES: Final = 128  # a power of two
-_BITS: Final = np.arange(32, dtype=np.uint32)
-
 
 def crc32c_of_pieces(data: bytes, piece: int) -> _UInt32s:
-    """Checksum of every ``piece`` bytes of the data (the last piece may be shorter); 180 MB/s for pieces of 16 KiB."""
+    """CRC-32C of every ``piece`` bytes of the data; the last piece may be shorter. No data: the checksum of nothing."""
     if piece < 1:
-        raise ValueError(f"a piece has one byte at least, not {piece}")
-    pieces = max(1, -(-len(data) // piece))
-    longest = min(piece, len(data)) + len(_START)
-    width = -(-longest // (8 * _LANES)) * 8  # few different widths
-    padded = np.zeros((pieces, width * _LANES), np.uint8)
-    start = np.frombuffer(_START, np.uint8)
-    for number in range(pieces):
-        own = np.frombuffer(data, np.uint8)[number * piece : (number + 1) * piece]
-        padded[number, padded.shape[1] - len(own) :] = own
-        padded[number, padded.shape[1] - len(own) - len(start) : padded.shape[1] - len(own)] = start
-    states = _run(padded.reshape(pieces * _LANES, width)).reshape(pieces, _LANES)
-    for shift in _shifts(width):
-        states = _apply(shift, states[:, 0::2]) ^ states[:, 1::2]
-    return states[:, 0] ^ np.uint32(0xFFFFFFFF)
-
-
-def _run(lanes: npt.NDArray[np.uint8]) -> _UInt32s:
-    """The state of every row after its bytes, from zero."""
-    columns = np.ascontiguousarray(lanes.T)
-    state = np.zeros(len(lanes), np.uint32)
-    for column in columns:
-        state = _TABLE[(state ^ column) & np.uint32(0xFF)] ^ (state >> np.uint32(8))
-    return state
-
-
-@lru_cache(64)
-def _shifts(width: int) -> tuple[_UInt32s, ...]:
-    """What width, 2 width, 4 width ... zero bytes make of each bit of a state: one for each joining of lanes."""
-    operator = np.uint32(1) << _BITS
-    for _ in range(width):
-        operator = _TABLE[operator & np.uint32(0xFF)] ^ (operator >> np.uint32(8))
-    shifts = [operator]
-    while 2 << len(shifts) <= _LANES:
-        shifts.append(_apply(shifts[-1], shifts[-1]))
-    return tuple(shifts)
-
-
-def _apply(operator: _UInt32s, states: _UInt32s) -> _UInt32s:
-    out: _UInt32s = np.bitwise_xor.reduce((states[..., None] >> _BITS & np.uint32(1)) * operator, axis=-1)
-    return out
-
-
-def _table() -> _UInt32s:
-    table = np.arange(256, dtype=np.uint32)
-    for _ in range(8):
-        table = (table >> np.uint32(1)) ^ np.where(table & np.uint32(1), np.uint32(_POLYNOMIAL), np.uint32(0))
-    return table
-
-
-def _start() -> bytes:
-    """The four bytes that bring a zero state to the all-ones state every checksum begins with."""
-    state = 0xFFFFFFFF
-    for _ in range(32):  # the steps of a zero bit, backwards
-        state = ((state ^ _POLYNOMIAL) << 1 | 1) & 0xFFFFFFFF if state >> 31 else state << 1
-    return state.to_bytes(4, "little")
-
-
-_TABLE: Final = _table()
-_START: Final = _start()
+        raise ValueError(f"a piece has at least one byte, not {piece}")
+    pieces = (data[start : start + piece] for start in range(0, max(1, len(data)), piece))
+    return np.fromiter(map(google_crc32c.value, pieces), np.uint32)
 
 
 DATA: Final = b"DATABLK*"
@@ -120,7 +56,10 @@ _NO_CHECKSUM, _CRC32, _CRC32C = 0, 1, 2
 
 
 class Codec(IntEnum):
-    """Compressions by their number in the trailer; only GZ and NONE are read, and Hudi writes no others by itself."""
+    """Compression codecs by their number in the trailer.
+
+    Only GZ and NONE are supported; Hudi writes no others by default.
+    """
 
     LZO = 0
     GZ = 1
@@ -135,7 +74,7 @@ class Codec(IntEnum):
 
 @dataclass(frozen=True)
 class FileRange:
-    """The bytes of an HFile: a whole file, or the content of a log block inside one."""
+    """The bytes of an HFile: a whole file, or the content of a log block in a file."""
 
     storage: Storage
     rel: str
@@ -143,9 +82,9 @@ class FileRange:
     length: int
 
     def read(self, offset: int, size: int) -> bytes:
-        """So many bytes; CorruptFileError where the range ends before."""
+        """Read ``size`` bytes at an offset; CorruptFileError when the range ends before."""
         if offset < 0 or size < 0 or offset + size > self.length:
-            raise self.corrupt(offset, f"{size} bytes are announced, which do not lie in its {self.length} bytes")
+            raise self.corrupt(offset, f"{size} bytes are needed, which exceed its {self.length} bytes")
         data = self.storage.read_range(self.rel, self.start + offset, size)
         if len(data) != size:
             raise self.corrupt(offset, "it became shorter while it was read")
@@ -153,20 +92,20 @@ class FileRange:
 
     @property
     def path(self) -> str:
-        """The file, for messages."""
+        """The path of the file, for messages."""
         return self.storage.where(self.rel)
 
     def corrupt(self, offset: int, what: str) -> CorruptFileError:
-        """The error to raise: what is wrong at an offset of the HFile."""
+        """The error for a fault ``what`` at an offset of the HFile."""
         return CorruptFileError(
-            f"{self.path} holds no readable HFile: at byte {self.start + offset}, {what}; restore the file, or drop the "
+            f"{self.path} has no readable HFile: at byte {self.start + offset}, {what}; restore the file, or drop the "
             "metadata table (hoodie.metadata.enable=false)"
         )
 
 
 @dataclass(frozen=True)
 class Block:
-    """One block's kind and uncompressed data; ``end`` is the offset of the next one."""
+    """The kind and uncompressed data of a block; ``end`` is the offset of the next one."""
 
     magic: bytes
     data: bytes
@@ -175,7 +114,7 @@ class Block:
 
 
 def read_block(source: FileRange, offset: int, codec: Codec) -> Block:
-    """The block at an offset, its checksums verified."""
+    """Read the block at an offset and verify its checksums."""
     magic, size, uncompressed, _, checksum, piece, with_header = _HEADER.unpack(source.read(offset, _HEADER.size))
     whole = source.read(offset, _HEADER.size + size) if size >= 0 else b""
     if size < 0 or uncompressed < 0 or not _HEADER.size <= with_header <= len(whole):
@@ -212,7 +151,7 @@ def _uncompressed(source: FileRange, offset: int, data: bytes, size: int, codec:
     elif codec is not Codec.NONE:
         raise UnsupportedTableError(
             f"{source.path} is compressed with {codec.name}; HFiles of the codecs GZ and NONE can be read; "
-            "drop the metadata table (hoodie.metadata.enable=false) or let Hudi build it anew with GZ"
+            "drop the metadata table (hoodie.metadata.enable=false) or let Hudi build it again with GZ"
         )
     if len(data) != size or (stream is not None and not stream.eof):
         raise source.corrupt(offset, f"a block's data is not {size} bytes long")
@@ -222,28 +161,28 @@ def _uncompressed(source: FileRange, offset: int, data: bytes, size: int, codec:
 SCHEMA: Final = pa.schema([("key", pa.binary()), ("value", pa.binary())])
 KEY_END: Final = b"\0" + struct.pack(
     ">qB", 2**63 - 1, 4
-)  # what follows the row in the key of every entry that Hudi writes
+)  # the rest of the key after the row, in every entry that Hudi writes
 
 _LENGTHS: Final = struct.Struct(">ii")
 _I16: Final = struct.Struct(">h")
 _HEAD: Final = _LENGTHS.size + _I16.size
 _LATEST: Final = int.from_bytes(KEY_END[1:9], "little")
-_MOST_LENGTHS: Final = 64  # different lengths of keys in a block: with more it is quicker to go through its entries
+_MOST_LENGTHS: Final = 64  # different key lengths in a block: with more, decoding the entries one by one is faster
 
 _Ints = npt.NDArray[np.int64]
 
 
 def entries_of(source: FileRange, block: Block, has_versions: bool) -> pa.RecordBatch:
-    """Keys and values of a data block. CorruptFileError where its lengths lead out of it."""
+    """Keys and values of a data block. CorruptFileError when a length exceeds the block."""
     found = _side_by_side(block.data, has_versions)
     return _one_by_one(source, block, has_versions) if found is None else found
 
 
 def _side_by_side(data: bytes, has_versions: bool) -> pa.RecordBatch | None:
-    """All entries at once; None where the block is of another form than the usual one.
+    """All entries at once; None when the block does not have the usual form.
 
-    Rows end where ``KEY_END`` stands. Where an entry begins is then found by the lengths that keys have in this block. That
-    every entry begins where the one before ends is checked for all: so bytes of a value that look like an end do no harm.
+    Rows end where ``KEY_END`` is. The begin of an entry follows from the key lengths in this block. All entries are
+    checked to begin where the one before ends, so bytes of a value that equal ``KEY_END`` do no harm.
     """
     ends = _row_ends(data)
     starts = _starts(data, ends, has_versions)
@@ -256,7 +195,7 @@ def _side_by_side(data: bytes, has_versions: bool) -> pa.RecordBatch | None:
         return None
     if has_versions and ((_bytes(data)[behind] >= 0x80) & (_bytes(data)[behind] < 0x90)).any():
         return None  # a version of several bytes
-    # The bytes as one array of pieces: row, end of the key, value, what leads to the next row, and so on.
+    # One array of pieces over the bytes: row, end of the key, value, the bytes up to the next row, and so on.
     places = np.stack([starts + _HEAD, ends, values, behind], axis=1).reshape(-1).astype(np.int32)
     pieces = pa.Array.from_buffers(pa.binary(), len(places) - 1, [None, pa.py_buffer(places), pa.py_buffer(data)])
     rows = np.arange(0, len(places), 4)
@@ -264,7 +203,7 @@ def _side_by_side(data: bytes, has_versions: bool) -> pa.RecordBatch | None:
 
 
 def _row_ends(data: bytes) -> _Ints:
-    """Places of ``KEY_END``."""
+    """Offsets of ``KEY_END``."""
     if len(data) < _HEAD + len(KEY_END):
         return np.zeros(0, np.int64)
     words = np.ndarray((len(data) - 7,), np.dtype("<u8"), buffer=data, strides=(1,))
@@ -276,13 +215,14 @@ def _row_ends(data: bytes) -> _Ints:
 
 
 def _starts(data: bytes, ends: _Ints, has_versions: bool) -> _Ints | None:
-    """Where the entries begin whose rows have these ends; None where that does not come out."""
+    """Offsets of the entries whose rows have these ends; None when they cannot be found."""
     if not len(ends):
         return None
     starts, at = np.full(len(ends), -1, np.int64), 0
     left = np.arange(len(ends))
     for _ in range(_MOST_LENGTHS):
-        # The first one that is left begins where the one before it ends; the others whose keys are as long are known by it.
+        # The first remaining entry begins where the one before it ends. Its key length gives all others with that
+        # length.
         if left[0]:
             before = starts[left[0] - 1]
             at = int(ends[left[0] - 1]) + len(KEY_END) + _LENGTHS.unpack_from(data, before)[1] + has_versions
@@ -310,18 +250,18 @@ def _bytes(data: bytes) -> npt.NDArray[np.uint8]:
 
 
 def _i32(data: bytes, places: _Ints) -> _Ints:
-    """The 32-bit numbers at some places."""
+    """The 32-bit numbers at some offsets."""
     return np.ndarray((len(data) - 3,), np.dtype(">i4"), buffer=data, strides=(1,))[places].astype(np.int64)
 
 
 def _one_by_one(source: FileRange, block: Block, has_versions: bool) -> pa.RecordBatch:
-    # A loop over entries, as each says where the next one begins: for blocks with families, other timestamps or large
-    # versions, which HBase may write and Hudi does not, and for broken ones, to say where they are.
+    # A loop over entries, because each gives the offset of the next one: for blocks with families, other timestamps or
+    # large versions, which HBase may write and Hudi does not, and to find the fault in broken blocks.
     data, end = block.data, len(block.data)
     keys, values, at = [], [], 0
     while at < end:
         if at + _HEAD > end:
-            raise source.corrupt(block.offset, f"{end - at} bytes at {at} of the block are no entry")
+            raise source.corrupt(block.offset, f"{end - at} bytes at {at} of the block are not an entry")
         key_length, value_length = _LENGTHS.unpack_from(data, at)
         key = at + _LENGTHS.size
         value = key + key_length
@@ -330,7 +270,7 @@ def _one_by_one(source: FileRange, block: Block, has_versions: bool) -> pa.Recor
         is_short = not is_bare and key_length < _I16.size + row + len(KEY_END)
         if row < 0 or value_length < 0 or is_short or value + value_length > end:
             raise source.corrupt(
-                block.offset, f"at {at} of the block is no entry: lengths {key_length}, {row} and {value_length}"
+                block.offset, f"at {at} of the block is not an entry: lengths {key_length}, {row} and {value_length}"
             )
         keys.append(data[key + _I16.size : key + _I16.size + row])
         at = value + value_length

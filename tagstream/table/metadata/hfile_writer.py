@@ -1,11 +1,11 @@
-"""Write HFiles (version 3) as both of Hudi's readers take them, HBase's and its own.
+"""Write HFiles (version 3) that both of Hudi's readers, HBase's and its own, can read.
 
 The codec is GZ or NONE, and there is one root index.
 
-The format is described in ``hfile`` and ``hfile_block``. What no reader asks for is left out: levels of the index
-(a root index may have any number of entries) and checksums. The checksums' kind is "none" and their places stay,
-as Hudi's own writer does it. A bloom filter of the keys, the only meta block there may be, is the text that the
-footer of a Parquet base file has.
+``hfile`` and ``hfile_block`` describe the format. Parts that no reader needs are omitted: levels of the index (a root
+index may have any number of entries) and checksums. The checksum kind is "none" and their space is kept, as in Hudi's
+own writer. A bloom filter of the keys, the only possible meta block, has the same text as in the footer of a Parquet
+base file.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ from tagstream.table.metadata.hfile_block import DATA, FILE_INFO, KEY_END, META,
 
 BLOCK_BYTES: Final = 64 * 1024
 
-_CHUNK_BYTES: Final = 8 * 1024 * 1024  # of entries that are put together at one time
+_CHUNK_BYTES: Final = 8 * 1024 * 1024  # of entries that are joined at a time
 _PIECE: Final = 16 * 1024  # bytes a checksum would cover
 _HEADER: Final = struct.Struct(">8siiqBii")
 LONGEST_KEY: Final = 2**15 - 1  # a row's length is an i16
 _NO_BLOCK: Final = 2**64 - 1
 _COMPARATOR: Final = b"org.apache.hudi.io.storage.HoodieHBaseKVComparator"
 _VERSION: Final = b"\3\0\0\3"  # minor 3, major 3
-# Of ISA-L: a tenth of the time of zlib's level 6 (Java's default), for blocks a fifth larger.
+# Of ISA-L: a tenth of the time of zlib's level 6 (Java's default), for blocks that are a fifth larger.
 _LEVEL: Final = 2
 _BLOOM: Final = b"bloomFilter"  # the name of its meta block
 
 
 @dataclass(frozen=True)
 class HFileSummary:
-    """What was written: number of entries, bytes, and the first and last key (empty without entries)."""
+    """A written file: number of entries, bytes, and the first and last key (empty without entries)."""
 
     entries: int
     size: int
@@ -53,7 +53,7 @@ class HFileSummary:
 
 
 class HFileWriter:
-    """One HFile, written front to back; ``finish`` must be called. Memory: a chunk of entries and the index."""
+    """Writes one HFile sequentially; ``finish`` must be called. Memory: a chunk of entries and the index."""
 
     def __init__(
         self,
@@ -63,8 +63,8 @@ class HFileWriter:
         block_bytes: int = BLOCK_BYTES,
         bloom: BloomParams | None = None,
     ) -> None:
-        """``avro_json``: the schema of the values, which readers of base files take from the file itself. ``bloom``: the
-        file gets such a filter of its keys.
+        """``avro_json``: the schema of the values, which readers take from the file. ``bloom``: the parameters of a filter
+        of the keys, or None without one.
         """
         if codec not in (Codec.GZ, Codec.NONE):
             raise ValueError(f"HFiles are written with GZ or NONE, not {codec.name}")
@@ -78,7 +78,7 @@ class HFileWriter:
         self._bloom = BloomBuilder(bloom) if bloom is not None else None
 
     def add(self, keys: pa.Array, values: pa.Array) -> None:
-        """Entries behind those before: binary arrays without nulls, keys ascending by their bytes, none twice."""
+        """Append entries: binary arrays without nulls, keys unique and ascending by their bytes, also over several calls."""
         keys, values = keys.cast(pa.large_binary()), values.cast(pa.large_binary())
         if not len(keys):
             return
@@ -86,8 +86,8 @@ class HFileWriter:
         lengths = pc.binary_length(keys).to_numpy().astype(np.int64)
         if int(lengths.max()) > LONGEST_KEY:
             raise InvalidKeyError(
-                f"a key of {int(lengths.max())} bytes does not fit into the metadata table's files ({LONGEST_KEY}); "
-                "shorten the record key, or do without the record index (hoodie.metadata.record.index.enable=false)"
+                f"a key of {int(lengths.max())} bytes does not fit into the metadata table's files (at most {LONGEST_KEY}); "
+                "shorten the record key, or disable the record index (hoodie.metadata.record.index.enable=false)"
             )
         self._first = keys[0].as_py() if self._first is None else self._first
         self._last = keys[-1].as_py()
@@ -97,7 +97,7 @@ class HFileWriter:
             self._add_chunk(keys.slice(start, end - start), values.slice(start, end - start))
 
     def finish(self) -> HFileSummary:
-        """Write the filter, indexes, properties and trailer; the stream is left open."""
+        """Write the filter, indexes, properties and trailer. The stream is not closed."""
         meta = self._meta_block()
         load_on_open = self._at
         index = b"".join(self._index)
@@ -129,7 +129,7 @@ class HFileWriter:
         self._value_bytes += int(sizes.sum())
         first = begin = 0
         while first < len(ends):
-            # An entry that would make the block longer than asked begins the next one, as in Hudi's own writer.
+            # As in Hudi's own writer, an entry that would exceed the block size begins the next block.
             behind = max(first + 1, int(np.searchsorted(ends, begin + self._block_bytes, "right")))
             end = int(ends[behind - 1])
             self._data_block(keys[first].as_py(), data[begin:end])
@@ -142,7 +142,7 @@ class HFileWriter:
         self._index.append(struct.pack(">qi", offset, size) + _hadoop_int(len(key)) + key)
 
     def _meta_block(self) -> bytes:
-        """Write the bloom filter, if the file has one; its entry in the index of meta blocks, which names it plainly."""
+        """Write the bloom filter, if the file has one. Returns its entry in the index of meta blocks."""
         if self._bloom is None:
             return b""
         offset = self._at
@@ -150,7 +150,7 @@ class HFileWriter:
         return struct.pack(">qi", offset, size) + _hadoop_int(len(_BLOOM)) + _BLOOM
 
     def _block(self, magic: bytes, raw: bytes | memoryview) -> int:
-        """Write a block; its size with its header."""
+        """Write a block; returns its size including the header."""
         data: bytes | memoryview = raw
         if self._codec is Codec.GZ:
             stream = isal_zlib.compressobj(_LEVEL, isal_zlib.DEFLATED, 31)
@@ -200,7 +200,7 @@ def hfile_bytes(keys: pa.Array, values: pa.Array, avro_json: str, codec: Codec =
 def _check_order(keys: pa.Array, last: bytes | None) -> None:
     ascending = pc.less(keys.slice(0, len(keys) - 1), keys.slice(1))
     if (last is not None and keys[0].as_py() <= last) or not pc.all(ascending, min_count=0).as_py():
-        raise ValueError("keys of an HFile must ascend by their bytes, none twice")
+        raise ValueError("keys of an HFile must be unique and ascend by their bytes")
 
 
 def _chunks(rows: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> Iterator[tuple[int, int]]:

@@ -1,8 +1,7 @@
 """Definitions of a table's indexes (``.hoodie/.index_defs/index.json``): which columns have statistics.
 
-Hudi 1.x takes three meta columns and the first 32 plain columns, and follows the definition from then on. Hudi
-0.15 takes all meta columns and all plain ones. Both leave out columns without an order, and decimals that their
-wrapper cannot hold.
+Hudi 1.x chooses three meta columns and the first 32 plain columns, and uses the definition from then on. Hudi 0.15 uses
+all meta columns and all plain ones. Both exclude columns without an order, and decimals that their wrapper cannot hold.
 """
 
 from __future__ import annotations
@@ -26,34 +25,34 @@ PARTITIONED_OPTION: Final = "isPartitioned"  # of the record index: "true" or "f
 
 _RECORD_INDEX, _COLUMN_STATS = "record_index", "column_stats"
 _OLD_FORM: Final = "V1"
-UNTYPED: Final = 8  # the newest table version whose statistics do not tell the types of their values
+UNTYPED: Final = 8  # the newest table version whose statistics do not have the types of their values
 
 
 def parse_definitions(data: bytes, where: str) -> dict[str, Any]:
-    """The definitions by their names; CorruptFileError names ``where``."""
+    """The definitions by name; CorruptFileError names ``where``."""
     try:
         found = json.loads(data)["indexDefinitions"] or {}
         if not all(isinstance(each, dict) for each in found.values()):
-            raise TypeError("a definition is no object")
+            raise TypeError("a definition is not an object")
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise CorruptFileError(
-            f"{where} holds no readable index definitions ({error}); restore the file, or drop the metadata table "
+            f"{where} has no readable index definitions ({error}); restore the file, or drop the metadata table "
             "(hoodie.metadata.enable=false)"
         ) from error
     return dict(found)
 
 
 def defined_partitioned(definitions: dict[str, Any]) -> bool:
-    """Whether the record index among them has file groups of its own for each partition of the data."""
+    """Whether the record index in these definitions has file groups for each partition of the data."""
     options = (definitions.get(_RECORD_INDEX) or {}).get("indexOptions") or {}
     return str(options.get(PARTITIONED_OPTION)).lower() == "true"
 
 
 def statistics_form(storage: Storage, version: int) -> int:
-    """The table version in whose form a table of this version has its statistics, of columns and of partitions alike.
+    """The table version whose form the statistics of columns and partitions have, in a table of this version.
 
-    A table that Hudi has brought to version 9 goes on with the form of before, and its definition says V1: Hudi compares the
-    ends of both forms with each other, and fails or is wrong where one is a date and the other a number of days.
+    A table that Hudi has upgraded to version 9 keeps the former form, and its definition says V1: Hudi compares the
+    ends of both forms with each other, and fails or is wrong if one is a date and the other a number of days.
     """
     if version <= UNTYPED:
         return version
@@ -66,7 +65,7 @@ def statistics_form(storage: Storage, version: int) -> int:
 
 
 def has_partitioned_index(storage: Storage) -> bool:
-    """The same of a table by its storage; False where the table has no definitions, as up to Hudi 0.x."""
+    """As :func:`defined_partitioned`, for a table; False without definitions, as up to Hudi 0.x."""
     try:
         data = storage.read(INDEX_DEFINITIONS)
     except FileNotFoundError:
@@ -75,12 +74,12 @@ def has_partitioned_index(storage: Storage) -> bool:
 
 
 _MOST: Final = 32
-_WRAPPED_DIGITS: Final = 15  # before the point and behind it, up to table version 8
-_DEFINED: Final = {"column_stats", "record_index"}  # Hudi 1.2 defines no others of those that are kept here
+_WRAPPED_DIGITS: Final = 15  # before and after the point, up to table version 8
+_DEFINED: Final = {"column_stats", "record_index"}  # of the indexes written here, Hudi 1.2 defines only these
 
 
 def default_columns(schema: pa.Schema, version: int) -> list[str]:
-    """The columns of a new index over a table of this schema; meta columns in it do not matter."""
+    """The columns of a new index of a table with this schema; meta columns in the schema are ignored."""
     plain = [field.name for field in schema if not is_meta_column(field.name) and _has_range(field.type, version)]
     if TableVersion.of(version).index_definitions:
         return [COMMIT_TIME, PARTITION_PATH, RECORD_KEY, *plain[:_MOST]]
@@ -88,13 +87,13 @@ def default_columns(schema: pa.Schema, version: int) -> list[str]:
 
 
 def supported_columns(columns: Sequence[str], schema: pa.Schema, version: int) -> list[str]:
-    """Those of the wanted columns that can have statistics; names that the schema lacks are left out."""
+    """The requested columns that can have statistics, without names that the schema lacks."""
     known = {field.name for field in schema if _has_range(field.type, version)} | set(META_COLUMNS)
     return [column for column in columns if column in known]
 
 
 def defined_columns(definitions: bytes, where: str) -> list[str] | None:
-    """The columns that a definition names; None where the file has none of ``column_stats``."""
+    """The columns of the definition of ``column_stats``; None when the file has none."""
     definition = parse_definitions(definitions, where).get("column_stats")
     return None if definition is None else [str(name) for name in definition.get("sourceFields") or ()]
 
@@ -107,9 +106,9 @@ def write_definitions(
     where: str,
     partitioned_index: bool | None = None,
 ) -> bytes:
-    """The file's new content: definitions of these partitions of the metadata table, others' left as they are.
+    """The file's new content: definitions of these partitions of the metadata table, with those of others unchanged.
 
-    ``partitioned_index``: whether the record index has file groups for each partition of the data; None: as it was.
+    ``partitioned_index``: whether the record index has file groups for each partition of the data; None: as before.
     """
     kept = parse_definitions(before, where) if before is not None else {}
     found = {name: definition for name, definition in kept.items() if name not in _DEFINED}
@@ -151,8 +150,8 @@ def _has_range(arrow: pa.DataType, version: int) -> bool:
 def kept_columns(table: HoodieTable, schema: pa.Schema, asked: Sequence[str] = ()) -> list[str]:
     """The columns of a table of this schema that have statistics.
 
-    Those that its definitions name; without definitions ``asked`` (hoodie.metadata.index.column.stats.column.list), or else
-    what Hudi would choose. Columns that the schema lacks, or that cannot have any, are left out.
+    They are those of its definitions; without definitions ``asked`` (hoodie.metadata.index.column.stats.column.list),
+    or else Hudi's choice. Columns that the schema lacks, or that cannot have statistics, are left out.
     """
     storage, version = table.storage, table.config.version
     defined = None
@@ -166,8 +165,10 @@ def kept_columns(table: HoodieTable, schema: pa.Schema, asked: Sequence[str] = (
 def define_indexes(
     table: HoodieTable, partitions: Iterable[str], columns: Sequence[str], partitioned_index: bool | None = None
 ) -> None:
-    """Write the definitions of the indexes among these partitions; those of others stay. ``partitioned_index`` None: the
-    record index's form stays."""
+    """Write the definitions of the indexes among these partitions, with those of others unchanged.
+
+    ``partitioned_index``: as in :func:`write_definitions`.
+    """
     storage = table.storage
     before = storage.read(INDEX_DEFINITIONS) if storage.exists(INDEX_DEFINITIONS) else None
     where = storage.where(INDEX_DEFINITIONS)

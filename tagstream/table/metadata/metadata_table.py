@@ -1,12 +1,11 @@
 """The metadata table of a table, for readers: a merge-on-read table of HFiles in ``.hoodie/metadata``.
 
-It is committed before the data is. So what it says counts only for instants that are completed on the data's
-timeline, and for those of its own: the initial ones, and (up to version 7) data instants with a suffix of three
-digits.
+It is committed before the data. So its entries are valid only for instants that are completed on the data's timeline,
+and for its own instants: the initial ones, and (up to version 7) data instants with a suffix of three digits.
 
-``MetadataListing`` lists a table's files from the partition ``files``: no folder of the table is listed. Files of
-unfinished and failed writes are not in it. The metadata table's own folders are still listed, one for each of its
-partitions that is read. ``bloom_filters`` gives base files' filters, so that their footers need not be read.
+``MetadataListing`` lists a table's files from the partition ``files``, without listing folders of the table. It does
+not have files of unfinished and failed writes. The metadata table's own folders are listed, one for each of its
+partitions that is read. ``bloom_filters`` returns base files' filters, so that their footers need not be read.
 """
 
 from __future__ import annotations
@@ -52,13 +51,13 @@ FILES_PARTITION, COLUMN_STATS_PARTITION, RECORD_INDEX_PARTITION = "files", "colu
 BLOOM_FILTERS_PARTITION, PARTITION_STATS_PARTITION = "bloom_filters", "partition_stats"
 ALL_PARTITIONS: Final = "__all_partitions__"
 
-_INITIAL: Final = "0" * 14  # instants that build the table begin so
+_INITIAL: Final = "0" * 14  # prefix of the instants that build the table
 _INSTANT_LENGTH: Final = 17
 
 
 @dataclass(frozen=True)
 class Entries:
-    """Keys of one file or block of a slice, sorted (binary), with their values; a null value is a deletion."""
+    """Keys of one file or block of a slice, sorted (binary), with their values. A null value is a deletion."""
 
     keys: pa.Array
     values: pa.Array
@@ -68,9 +67,9 @@ class Entries:
 
 @dataclass(frozen=True)
 class MetadataTable:
-    """A look at the metadata table, as of the same look at the data's timeline.
+    """The metadata table as of a timeline of the data.
 
-    ``partitions``: its own partitions that readers may trust (``hoodie.table.metadata.partitions``). ``timezone_utc``:
+    ``partitions``: its partitions that readers may use (``hoodie.table.metadata.partitions``). ``timezone_utc``:
     whether the table's instants are in UTC. ``table_storage``: the data table's.
     """
 
@@ -86,7 +85,7 @@ class MetadataTable:
 
     @staticmethod
     def open(table: HoodieTable, timeline: Timeline) -> MetadataTable | None:
-        """The table's metadata table; None when it has none that may be trusted."""
+        """The table's metadata table; None when it has none that readers may use."""
         listed = table.config.raw.get("hoodie.table.metadata.partitions", "")
         partitions = frozenset(name.strip() for name in listed.split(",") if name.strip())
         if not partitions or not table.config.metadata_partitions:
@@ -104,7 +103,7 @@ class MetadataTable:
         )
 
     def slices(self, partition: str) -> list[FileSlice]:
-        """The newest slices of one of its partitions, one a shard; the folder is listed once."""
+        """The newest slices of one of its partitions, one for each shard. The folder is listed once."""
         if partition not in self.partitions:
             raise UnsupportedTableError(
                 f"the metadata table at {self.storage.root} has no partition {partition}; it has "
@@ -124,18 +123,18 @@ class MetadataTable:
         return sorted("" if name == partition_name("") else name for name in names)
 
     def files(self, partition_path: str) -> dict[str, int]:
-        """Sizes in bytes of the data files of a partition, by name; those of unfinished writes may be among them."""
+        """Sizes in bytes of the data files of a partition, by name. Files of unwritten commits may be included."""
         return self.files_of([partition_path])[partition_path]
 
     def files_of(self, partition_paths: Collection[str]) -> dict[str, dict[str, int]]:
-        """The same of several partitions, by partition path."""
+        """As :meth:`files`, for several partitions, by partition path."""
         keys = {path: partition_name(path) for path in partition_paths}
         found = self.lookup(FILES_PARTITION, list(keys.values()))
         listed = {path: (found.get(key) or {}).get(FILES) or {} for path, key in keys.items()}
         return {path: {name: info["size"] for name, info in sorted(names.items())} for path, names in listed.items()}
 
     def lookup(self, partition: str, keys: Sequence[str]) -> dict[str, Record]:
-        """Merged records of some keys; all shards are asked."""
+        """Merged records of some keys, from all shards."""
         wanted = pa.array(sorted({key.encode() for key in keys}), pa.binary())
         found: dict[str, Record] = {}
         for file_slice in self.slices(partition):
@@ -150,18 +149,18 @@ class MetadataTable:
         return found
 
     def entries(self, file_slice: FileSlice, keys: pa.Array | None = None) -> Iterator[Entries]:
-        """What a slice has of the keys (binary, sorted; None: of all), oldest first."""
+        """Entries of a slice for the keys (binary, sorted; None: all keys), oldest first."""
         yield from self.base_entries(file_slice, keys)
         yield from self.log_entries(file_slice, keys)
 
     def base_entries(self, file_slice: FileSlice, keys: pa.Array | None = None) -> Iterator[Entries]:
-        """The part of ``entries`` that is in the base file: ascending over all of it."""
+        """Entries of a slice's base file, in ascending order of keys; ``keys`` as in :meth:`entries`."""
         if file_slice.base_path is not None:
             file = HFile.open(self.storage, file_slice.base_path)
             yield from _of_hfile(file, keys, None, self.storage.where(file_slice.base_path))
 
     def log_entries(self, file_slice: FileSlice, keys: pa.Array | None = None) -> Iterator[Entries]:
-        """The part of ``entries`` that is in the log files."""
+        """Entries of a slice's log files; ``keys`` as in :meth:`entries`."""
         for block in self.log_blocks(file_slice):
             if block.type is BlockType.DELETE:
                 gone = block.deletes().keys.cast(pa.binary()).sort()
@@ -170,7 +169,8 @@ class MetadataTable:
                 yield from _of_hfile(HFile.of_block(block), keys, block.avro_schema, block.where)
 
     def _merged(self, parts: Iterator[Entries]) -> dict[str, Record]:
-        # A loop over records, for merging looks into them; the record index, which is large, does not come this way.
+        # A loop over records, because the merge decodes them. The record index, which is large, does not use this
+        # method.
         found: dict[str, Record] = {}
         for part in parts:
             kept = part.keys.filter(part.values.is_valid())
@@ -187,7 +187,7 @@ class MetadataTable:
         return found
 
     def log_blocks(self, file_slice: FileSlice) -> list[LogBlock]:
-        """The blocks of a slice that count, in order: committed on both timelines, not rolled back; walked once."""
+        """The valid blocks of a slice, in order: committed on both timelines, not rolled back. Files are scanned once."""
         if file_slice.log_paths not in self._walked:
             self._walked[file_slice.log_paths] = self._walk(file_slice)
         return self._walked[file_slice.log_paths]
@@ -204,18 +204,18 @@ class MetadataTable:
         return queued
 
     def counts(self, instant: str) -> bool:
-        """Whether what an instant wrote to the metadata table may be read."""
+        """Whether readers may use the entries that an instant wrote to the metadata table."""
         own = instant.startswith(_INITIAL) or len(instant) > _INSTANT_LENGTH
         return self.timeline.is_valid(instant) and (own or self._is_done(instant))
 
     def _is_done(self, instant: str) -> bool:
-        """Every action of the data, a clean or rollback too, has an instant of the same time here."""
+        """Whether the action of the data with this instant, of any kind, is completed or archived."""
         start = self.data_timeline.start
         return instant in self._done or (start is not None and instant < start)
 
     @cached_property
     def has_partitioned_index(self) -> bool:
-        """Whether its record index has file groups for each partition of the data."""
+        """Whether the record index has file groups for each partition of the data."""
         return has_partitioned_index(self.table_storage)
 
     @cached_property
@@ -224,12 +224,13 @@ class MetadataTable:
 
 
 def open_config(table: HoodieTable, storage: Storage) -> TableConfig:
-    """The settings of the metadata table in its own storage; MetadataTableMismatchError when it does not fit its table."""
+    """The settings of the metadata table; MetadataTableMismatchError when it does not fit its table."""
     config = TableConfig.from_properties(read_properties(storage))
     if config.version != table.config.version or config.base_file_format != "HFILE":
         raise MetadataTableMismatchError(
             f"the metadata table at {storage.root} has version {config.version} and {config.base_file_format} files, "
-            f"its table version {table.config.version}; HFILE of one version can be read: let Hudi build it anew"
+            f"its table version {table.config.version}; it must have HFILE files and the same version: let Hudi build it "
+            "again"
         )
     return config
 
@@ -244,14 +245,14 @@ def _of_hfile(file: HFile, keys: pa.Array | None, avro_json: str | None, where: 
 
 def _check(block: LogBlock) -> None:
     if block.type not in (BlockType.HFILE_DATA, BlockType.DELETE):
-        raise CorruptFileError(f"{block.where} does not belong into a metadata table; let Hudi build it anew")
+        raise CorruptFileError(f"{block.where} does not belong into a metadata table; let Hudi build it again")
 
 
 def _text(key: bytes, where: str) -> str:
     try:
         return key.decode()
     except UnicodeDecodeError as error:
-        raise CorruptFileError(f"{where} has a key that is no UTF-8 text ({error}); restore the file") from None
+        raise CorruptFileError(f"{where} has a key that is not UTF-8 text ({error}); restore the file") from None
 
 
 _SEEN_TABLES = 4
@@ -259,7 +260,7 @@ _SEEN_TABLES = 4
 
 @dataclass(frozen=True)
 class MetadataListing:
-    """A ``table.file_group.fs_view.Listing`` out of the partition ``files``; each partition is looked up once."""
+    """A ``table.file_group.fs_view.Listing`` from the partition ``files``; each partition is read once."""
 
     metadata: MetadataTable
     _known: dict[str, Mapping[str, int]] = field(default_factory=dict, compare=False, repr=False)
@@ -272,7 +273,7 @@ class MetadataListing:
         return list(self._partitions[0])
 
     def look_up(self, partition_paths: Collection[str]) -> None:
-        """Look up several partitions at once, which costs little more than one."""
+        """Read several partitions at once, which costs little more than one."""
         missing = [path for path in partition_paths if path not in self._known]
         if missing:
             self._known.update(self.metadata.files_of(missing))
@@ -284,19 +285,19 @@ class MetadataListing:
 
 
 def listed_by_metadata(table: HoodieTable) -> HoodieTable:
-    """The same table, whose views list through its metadata table where it has one that readers trust."""
+    """The table with views that list files from its metadata table, if it has one that readers may use."""
     return replace(table, lister=metadata_listing)
 
 
 def metadata_listing(table: HoodieTable, timeline: Timeline) -> MetadataListing | None:
-    """The listing of a table as of a look at its timeline; None where its metadata table has none that readers trust.
+    """The listing of a table as of a timeline; None when it has no metadata table that readers may use.
 
-    A table that is looked at again in the same state gives the same listing, with what it has looked up.
+    A table in the same state gets the same listing again, with the partitions that it has read.
     """
     try:
         metadata = MetadataTable.open(table, timeline)
     except (MetadataTableMismatchError, TableNotFoundError):
-        return None  # no reader uses such a one; the writer drops it, with a warning
+        return None  # readers do not use it; the writer drops it, with a warning
     if metadata is None or FILES_PARTITION not in metadata.partitions:
         return None
     found = next((seen for seen in _SEEN if _same(seen.metadata, metadata)), None)
@@ -305,12 +306,12 @@ def metadata_listing(table: HoodieTable, timeline: Timeline) -> MetadataListing 
         try:
             found.partitions()
         except UnsupportedTableError:
-            return None  # its files are of a kind that is not read: the folders say the same
+            return None  # its files have an unsupported form: the folders are listed instead
         _SEEN[:] = [*(seen for seen in _SEEN if seen.metadata.storage != metadata.storage), found][-_SEEN_TABLES:]
     return found
 
 
-# The last listing of a few tables.
+# The last listings of a few tables.
 _SEEN: list[MetadataListing] = []
 
 
@@ -322,7 +323,7 @@ File = tuple[str, str]  # partition path, file name
 
 
 def bloom_filters(metadata: MetadataTable, files: Sequence[File]) -> dict[File, BloomFilter]:
-    """The filters of those of the files that have one which can be asked; a filter has some 500 kB with Hudi's defaults."""
+    """The bloom filters of those files that have a readable one. A filter has about 500 kB with Hudi's defaults."""
     keys = {partition_id(path) + file_id(name): (path, name) for path, name in files}
     found: dict[File, BloomFilter] = {}
     for key, record in metadata.lookup(BLOOM_FILTERS_PARTITION, list(keys)).items():
@@ -333,5 +334,5 @@ def bloom_filters(metadata: MetadataTable, files: Sequence[File]) -> dict[File, 
         try:
             found[keys[key]] = BloomFilter.from_base64(text, member["type"], "/".join(keys[key]))
         except (CorruptFileError, UnsupportedTableError):
-            continue  # the footer is asked
+            continue  # the footer is used
     return found

@@ -1,7 +1,7 @@
-"""The metadata table of a table, opened to be written: its timeline, its partitions and file groups.
+"""The metadata table of a table, opened for writing: its timeline, its partitions and file groups.
 
-An action of the data is written to it at the same instant, before that action completes: readers count what it
-says only when the data's timeline has that instant completed.
+An action of the data is written to it at the same instant, before the action completes. Readers use its entries
+only when that instant is completed on the data's timeline.
 """
 
 from __future__ import annotations
@@ -42,32 +42,32 @@ from tagstream.table.timeline.commit_metadata import SCHEMA_KEY
 from tagstream.table.timeline.instant import Instant, State, write_inflight
 from tagstream.table.timeline.timeline import Timeline
 
-# Only these are kept up; others must be dropped before a table is written.
+# Only these partitions are kept up to date; others must be dropped before a table is written.
 PARTITIONS: Final = (
     FILES_PARTITION, COLUMN_STATS_PARTITION, BLOOM_FILTERS_PARTITION, RECORD_INDEX_PARTITION, PARTITION_STATS_PARTITION
 )  # fmt: skip
-PARTITIONS_KEY: Final = "hoodie.table.metadata.partitions"  # of the table's properties: those that readers may trust
+PARTITIONS_KEY: Final = "hoodie.table.metadata.partitions"  # of the table's properties: those that readers may use
 INFLIGHT_KEY: Final = "hoodie.table.metadata.partitions.inflight"
 
 _PREFIXES: Final = {
     FILES_PARTITION: "files", COLUMN_STATS_PARTITION: "col-stats", BLOOM_FILTERS_PARTITION: "bloom-filters",
     RECORD_INDEX_PARTITION: INDEX_PREFIX, PARTITION_STATS_PARTITION: "partition-stats",
 }  # fmt: skip
-# Hudi's numbers of file groups; those of a record index follow from the keys it will have.
+# Hudi's numbers of file groups. Those of a record index depend on the expected number of keys.
 DEFAULT_GROUPS: Final[Mapping[str, int]] = {
     FILES_PARTITION: 1, COLUMN_STATS_PARTITION: 2, BLOOM_FILTERS_PARTITION: 4, PARTITION_STATS_PARTITION: 1
 }  # fmt: skip
-_KEY_BYTES: Final = 48  # of a key of the record index with its place, as Hudi reckons
+_KEY_BYTES: Final = 48  # Hudi's estimate for an entry of the record index
 _GROWTH: Final = 2.0
 _GROUP_BYTES: Final = 1024**3
-_FIRST_OLD: Final = 10  # the first initial instant's number, up to version 7
+_FIRST_OLD: Final = 10  # suffix of the first initial instant, up to version 7
 _NO_COMMITS: Final = "0" * 14
 
 
 @dataclass(frozen=True)
 class Forms:
-    """The table's version; those in whose form statistics (``index_definitions.statistics_form``) and records
-    (``record_schema``) are written.
+    """The table's version, and the forms in which statistics (``index_definitions.statistics_form``) and records
+    (``record_encoding.record_schema``) are written.
     """
 
     version: int
@@ -76,7 +76,7 @@ class Forms:
 
     @staticmethod
     def of(version: int) -> Forms:
-        """Those of a new table."""
+        """The forms of a new table."""
         return Forms(version, version, version)
 
 
@@ -86,7 +86,7 @@ def group_name(partition: str, number: int) -> str:
 
 
 def in_making_order(names: Collection[str], version: int) -> list[str]:
-    """Those of the partitions that are named, in the order in which Hudi's writer of that version makes them."""
+    """The named partitions, in the order in which Hudi's writer of that version creates them."""
     found = [name for name in PARTITIONS if name in names]
     if TableVersion.of(version).layout < 2 and BLOOM_FILTERS_PARTITION in found:
         found.remove(BLOOM_FILTERS_PARTITION)
@@ -95,31 +95,31 @@ def in_making_order(names: Collection[str], version: int) -> list[str]:
 
 
 def key_filter(version: int) -> BloomParams:
-    """The bloom filter of a base file's keys, as Hudi's writer of that version makes it by default."""
+    """The parameters of the bloom filter of a base file's keys, with the default of Hudi's writer of that version."""
     return BloomParams(num_entries=TableVersion.of(version).key_filter_entries)
 
 
 def record_index_groups(keys: int, least: int = 10, most: int = 10_000) -> int:
-    """How many file groups Hudi gives a record index of so many keys; they stay for its life."""
+    """Hudi's number of file groups for a record index with this number of keys. It never changes later."""
     return max(least, min(most, int(keys * _KEY_BYTES * _GROWTH / _GROUP_BYTES) + 1))
 
 
 def groups_of_keys(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
-    """The number of each key's file group: one function for all partitions."""
+    """The number of each key's file group; the function is the same for all partitions."""
     if count == 1:
         return np.zeros(len(keys), np.int64)
     return shards_of(keys, count)
 
 
 def initial_instant(version: int, number: int, newest: str | None) -> str:
-    """The instant that makes a partition, the ``number``-th that there is; ``newest``: the newest completed data instant."""
+    """The instant that creates the ``number``-th partition; ``newest`` is the newest completed instant of the data."""
     if TableVersion.of(version).has_completion_times:
         return f"{number:017d}"
     return f"{newest or _NO_COMMITS}{_FIRST_OLD + number:03d}"
 
 
 def new_metadata_properties(table_name: str, version: int) -> dict[str, str]:
-    """``hoodie.properties`` of a metadata table, with what Hudi's writer of that version puts there."""
+    """``hoodie.properties`` of a metadata table, as Hudi's writer of that version writes them."""
     name = f"{table_name}_metadata"
     properties = {
         "hoodie.table.name": name,
@@ -152,23 +152,23 @@ def new_metadata_properties(table_name: str, version: int) -> dict[str, str]:
 
 
 def listed(names: Iterable[str]) -> str:
-    """Names of partitions as the table's properties hold them."""
+    """Names of partitions as in the table's properties."""
     return ",".join(sorted(set(names)))
 
 
-# A fresh time of the table's clock as instants have it: later than all that it gave before, and than all times on the
-# timelines of the table and of its metadata table.
+# A function that returns a new instant time from the table's clock: later than all that it returned before, and than
+# all times on the timelines of the table and of its metadata table.
 Times = Callable[[], str]
 
 _MOST_TABLES: Final = 64
-_RECORD_FORMS: dict[tuple[str, int], int] = {}  # by place and version of a metadata table
+_RECORD_FORMS: dict[tuple[str, int], int] = {}  # by path and version of a metadata table
 
 TOKEN: Final = "0-0-0"  # the write token: one driver writes at a time, and a replay makes the same names
 
 
 @dataclass(frozen=True)
 class MetadataWriter:
-    """``table``: whose metadata table it is, with its properties as they were; ``storage`` and ``config`` are its own."""
+    """``table``: the data table, with its properties when this was opened. ``storage``, ``config``: the metadata table's."""
 
     table: HoodieTable
     storage: Storage
@@ -176,10 +176,11 @@ class MetadataWriter:
 
     @staticmethod
     def open(table: HoodieTable) -> MetadataWriter | None:
-        """The table's metadata table; None where it has none that readers trust.
+        """The table's metadata table; None when it has none that readers may use.
 
-        MetadataTableMismatchError when it is of another version than the table, UnsupportedTableError when it has
-        partitions that are not kept up here (``unkept_partitions``): the caller drops it or them before it commits.
+        MetadataTableMismatchError when it has another version than the table, UnsupportedTableError when it has
+        partitions that are not kept up to date here (``unkept_partitions``): the caller drops it, or them, before it
+        commits.
         """
         names = _names(table, PARTITIONS_KEY)
         if not names:
@@ -190,36 +191,39 @@ class MetadataWriter:
         if unkept or FILES_PARTITION not in names:
             raise UnsupportedTableError(
                 f"the metadata table at {storage.root} has the partitions {', '.join(sorted(names))}; "
-                f"{', '.join(unkept) or 'one without files'} cannot be kept up: drop it"
+                f"{', '.join(unkept) or 'one without files'} cannot be kept up to date: drop it"
             )
         return MetadataWriter(table, storage, config)
 
     @property
     def version(self) -> int:
-        """The table version, of both tables."""
+        """The table version of both tables."""
         return self.config.version
 
     @property
     def partitions(self) -> tuple[str, ...]:
-        """Its partitions that readers trust, each of which must be told of every action, in the order they are made."""
+        """Its partitions that readers may use, in the order of their creation.
+
+        Every action must be written to each of them.
+        """
         names = _names(self.table, PARTITIONS_KEY)
         return tuple(name for name in PARTITIONS if name in names)
 
     @cached_property
     def forms(self) -> Forms:
-        """The forms of what is written: those that the metadata table has, by its newest commit."""
+        """The forms in which to write: those of the metadata table's newest commit."""
         records = self._records_form()
         statistics = statistics_form(self.table.storage, self.version)
-        # Values without a type beside them have a wrapper that tells it.
+        # Values without a type field have a wrapper that determines their type.
         return Forms(self.version, min(statistics, UNTYPED) if is_untyped(records) else statistics, records)
 
     @property
     def statistics_form(self) -> int:
-        """The version in whose form statistics are written."""
+        """The version whose form statistics have."""
         return self.forms.statistics
 
     def _records_form(self) -> int:
-        """Asked once in a process: a batch need not read a commit for it."""
+        """The form of records. It is cached for the process, so that a batch need not read a commit for it."""
         known = _RECORD_FORMS.get((self.storage.root, self.version))
         if known is not None:
             return known
@@ -240,24 +244,24 @@ class MetadataWriter:
 
     @cached_property
     def has_partitioned_index(self) -> bool:
-        """Whether it has a record index with file groups for each partition of the data."""
+        """Whether there is a record index with file groups for each partition of the data."""
         return RECORD_INDEX_PARTITION in self.partitions and has_partitioned_index(self.table.storage)
 
     def timeline(self) -> Timeline:
-        """A fresh look at its own timeline."""
+        """Read the metadata table's timeline."""
         return Timeline.load(self.storage, self.config.timeline_folder)
 
     def view(self, timeline: Timeline) -> FileSystemView:
-        """Its file slices as of a look at its timeline."""
+        """The metadata table's file slices as of its timeline."""
         return FileSystemView(self.storage, timeline, timeline.newest_completed, self.version, self.history)
 
     @cached_property
     def history(self) -> History | None:
-        """Its archived instants, which tell when they were completed; None up to version 7."""
+        """The metadata table's archived instants, with their completion times; None up to version 7."""
         return History(self.storage, self.config.history_folder) if self.has_completion_times else None
 
     def completed_at(self, timeline: Timeline, time: str) -> str:
-        """When an instant was completed, archived or not; its own time where that is not recorded."""
+        """Completion time of an instant, archived or not; its instant time where it has none."""
         archived = (
             self.history.completion_time(time) if self.history is not None and timeline.find(time) is None else None
         )
@@ -265,16 +269,16 @@ class MetadataWriter:
 
     @cached_property
     def has_completion_times(self) -> bool:
-        """True from version 8 on; log files are named by their own instant then."""
+        """True from version 8 on. The names of log files then have their own instant."""
         return TableVersion.of(self.version).has_completion_times
 
     def begin(self, instant: str, action: str, plan: bytes = b"", inflight: bytes = b"") -> None:
-        """Write the requested and the inflight file; InstantConflictError when the instant is taken."""
+        """Write the requested and the inflight file; InstantConflictError when one exists."""
         self._create(Instant(instant, action, State.REQUESTED), plan)
         self._create(Instant(instant, action, State.INFLIGHT), inflight)
 
     def complete(self, instant: str, action: str, content: bytes, times: Times) -> Instant:
-        """Complete an action; returns the completed instant, which from version 8 on has the time of completion."""
+        """Complete an action; returns the completed instant, with a completion time from version 8 on."""
         at = times() if self.has_completion_times else None
         completed = Instant(instant, action, State.COMPLETED, at)
         self._create(completed, content)
@@ -285,29 +289,31 @@ class MetadataWriter:
         write_inflight(self.storage, self.config.timeline_folder, instant, action, content)
 
     def rel(self, instant: Instant) -> str:
-        """The file of an instant's state."""
+        """Path of the file of an instant's state."""
         return f"{self.config.timeline_folder}/{instant.file_name()}"
 
     def _create(self, instant: Instant, data: bytes) -> None:
         self.create(self.rel(instant), data)
 
     def create(self, rel: str, data: bytes) -> None:
-        """Write a file of the metadata table; InstantConflictError when the name is taken."""
+        """Write a file of the metadata table; InstantConflictError when it exists."""
         try:
             self.storage.write_new(rel, data)
         except FileExistsError:
             raise self.conflict(rel) from None
 
     def conflict(self, rel: str) -> InstantConflictError:
-        """The error of a file that is there already."""
+        """The error for a file that exists already."""
         return InstantConflictError(
-            f"{self.storage.where(rel)} exists already: another writer works on the metadata table, and only one may"
+            f"{self.storage.where(rel)} exists already: another writer writes to the metadata table, and only one writer may"
         )
 
 
 def fresh_times(table: HoodieTable, writer: MetadataWriter | None, clock_ms: Callable[[], int]) -> Times:
-    """Fresh times of ``clock_ms``; a clock that is behind gives the next free millisecond. ``writer``: None where the table
-    has no metadata table yet."""
+    """New instant times from ``clock_ms``; a clock that is behind gives the next free millisecond.
+
+    ``writer`` is None when the table has no metadata table yet.
+    """
     last = ""
 
     def fresh() -> str:
@@ -319,14 +325,14 @@ def fresh_times(table: HoodieTable, writer: MetadataWriter | None, clock_ms: Cal
 
 
 def time_after(newest: str, table: HoodieTable, writer: MetadataWriter | None, clock_ms: Callable[[], int]) -> str:
-    """A time that is later than ``newest`` and than all on the metadata table's timeline."""
+    """A time that is later than ``newest`` and than all times on the metadata table's timeline."""
     kept = (writer.timeline().newest or "") if writer is not None else ""
     # Up to version 7 times of the metadata table have a suffix of three digits.
     return next_instant(clock_ms(), max(newest, kept)[:17] or None, table.config.timezone_utc)
 
 
 def unkept_partitions(table: HoodieTable) -> tuple[str, ...]:
-    """The partitions of a table's metadata table, built or being built, that are not kept up here: drop each of them."""
+    """The partitions of a table's metadata table, built or being built, that are not kept up to date: drop each of them."""
     return tuple(name for name in dict.fromkeys(table.config.metadata_partitions) if name not in PARTITIONS)
 
 

@@ -1,16 +1,15 @@
-"""Partitions of a metadata table are made, empty with the table or from what it has, and dropped.
+"""Create partitions of a metadata table, for a table without data or from its data, and drop them.
 
-Each partition is made by an instant of its own, which readers count without asking the data's timeline:
+Each partition is created by its own instant, which readers accept without checking the data's timeline:
 
-1. ``create_metadata_table``: properties and folders; what an earlier attempt left there is removed. No reader
-   looks yet.
-2. For each partition ``begin_partition``; then, one by one or as tasks at once, ``write_index_shard`` for each
+1. ``create_metadata_table``: properties and folders; files of an earlier attempt are removed. No reader uses them yet.
+2. For each partition ``begin_partition``; then, one by one or in parallel tasks, ``write_index_shard`` for each
    file group of a record index, or ``write_records`` for the others; then ``complete_partition``.
-3. ``register``: the table's properties name the partitions. From here on readers trust them.
+3. ``register``: the table's properties name the partitions. From here on readers use them.
 
-No action of the data may be pending but the caller's own, and none may complete in between.
+No action of the data except the caller's may be pending, and none may complete in between.
 
-When a partition is dropped, its name leaves the table's properties first, so that readers stop trusting it; then
+When a partition is dropped, its name is first removed from the table's properties, so that readers stop using it; then
 its files are deleted.
 """
 
@@ -52,14 +51,15 @@ from tagstream.table.metadata.record_index import index_group_name
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import WriteStat
 from tagstream.table.timeline.instant import DELTA_COMMIT
+from tagstream.table.timeline.operation import WriteOperationType
 
 
 @dataclass(frozen=True)
 class InitialPartition:
-    """A partition of the metadata table that is being made by ``instant``; picklable, for tasks that write its groups.
+    """A partition of the metadata table that ``instant`` creates; picklable, for tasks that write its groups.
 
-    ``groups``: how many file groups it has. A record index by partition has so many for each of ``data_partitions``, and
-    they are numbered one partition after the other; all others have None there.
+    ``groups``: number of file groups. A record index by partition has this number for each of ``data_partitions``, and
+    they are numbered one partition after the other. For all others ``data_partitions`` is None.
     """
 
     writer: MetadataWriter
@@ -70,18 +70,18 @@ class InitialPartition:
 
     @property
     def total(self) -> int:
-        """All its file groups."""
+        """Total number of file groups."""
         return self.groups * (1 if self.data_partitions is None else len(self.data_partitions))
 
     def file_id(self, number: int) -> str:
-        """The name of one of them."""
+        """File id of the file group with a number."""
         if self.data_partitions is None:
             return group_name(self.partition, number)
         return index_group_name(self.data_partitions[number // self.groups], number % self.groups)
 
 
 def create_metadata_table(table: HoodieTable, at_ms: int) -> MetadataWriter:
-    """Step 1. ValueError when the table has a metadata table that readers trust."""
+    """Step 1: create properties and folders. ValueError when the table has a metadata table that readers use."""
     if table.reload().config.raw.get(PARTITIONS_KEY, "").strip():
         raise ValueError(f"table {table.config.name} at {table.base_path} has a metadata table: drop it first")
     _clear(table.storage, FOLDER)
@@ -91,10 +91,10 @@ def create_metadata_table(table: HoodieTable, at_ms: int) -> MetadataWriter:
 
 
 def _clear(storage: Storage, folder: str) -> None:
-    """Delete what an attempt before may have left; no reader looks there.
+    """Delete files of an earlier attempt, which no reader uses.
 
-    An empty folder gets no such call: a driver that is paused at it, and wakes up after a successor has taken over, deletes
-    what the successor has made.
+    The call is skipped for an empty folder: a driver that is paused before it, and resumes after a successor has taken
+    over, would delete the successor's files.
     """
     if storage.names(folder):
         storage.delete_tree(folder)
@@ -103,9 +103,10 @@ def _clear(storage: Storage, folder: str) -> None:
 def begin_partition(
     writer: MetadataWriter, partition: str, groups: int, data_partitions: Sequence[str] | None = None
 ) -> InitialPartition:
-    """Step 2, for the driver; ``files`` comes first. The instant follows those that made the partitions before.
+    """Step 2, for the driver: begin a partition, ``files`` first. Its instant follows those of the partitions before.
 
-    ``data_partitions``: of a record index by partition the table's partitions, which may be none.
+    ``data_partitions``: the table's partitions, perhaps none, for a record index by partition. ValueError for an
+    unknown partition, or one that exists.
     """
     if (
         partition not in PARTITIONS
@@ -127,11 +128,11 @@ def begin_partition(
 
 
 def write_index_shard(initial: InitialPartition, number: int, places: Iterable[pa.Table]) -> WriteStat | None:
-    """One file group of a record index: a pure function of its arguments, done again with the same result.
+    """Write one file group of a record index: a pure function of its arguments, repeatable with the same result.
 
-    ``number``: as of ``InitialPartition.file_id``. ``places``: tables of ``PLACES`` with the keys of this group alone
-    (``groups_of_keys``), ascending by their bytes over all of them and none twice; one is in memory at a time. None: there
-    were none, and only the empty group was made.
+    ``number``: as in ``InitialPartition.file_id``. ``places``: tables of ``PLACES`` with only the keys of this group
+    (``groups_of_keys``), unique and ascending by their bytes over all tables; one is in memory at a time. None: there
+    were no keys, and only the empty group was created.
     """
     batches = (
         (
@@ -145,11 +146,11 @@ def write_index_shard(initial: InitialPartition, number: int, places: Iterable[p
 
 
 def write_records(initial: InitialPartition, changes: Changes) -> list[WriteStat]:
-    """All file groups of another partition, from what the table has: the same form as of a commit that wrote all of it."""
+    """Write all file groups of another partition, from the table's data, in the form of a commit that wrote all of it."""
     writer = initial.writer
-    told = entries(changes, initial.partition, initial.groups, initial.instant, writer.forms)
-    found = {group.number: group for group in told}
-    if initial.partition == FILES_PARTITION and not found:  # that a table has no partitions is told, too
+    made = entries(changes, initial.partition, initial.groups, initial.instant, writer.forms)
+    found = {group.number: group for group in made}
+    if initial.partition == FILES_PARTITION and not found:  # a record says that the table has no partitions
         keys, values = encode_records({ALL_PARTITIONS: partitions_record(())}, initial.writer.forms.records)
         found = {0: GroupEntries(0, keys, values, pa.array([], pa.string()))}
     groups = (found.get(number) for number in range(initial.groups))
@@ -161,9 +162,11 @@ def write_records(initial: InitialPartition, changes: Changes) -> list[WriteStat
 
 
 def complete_partition(initial: InitialPartition, stats: Sequence[WriteStat], times: Times) -> None:
-    """Step 2's end, for the driver."""
+    """End of step 2, for the driver: complete the partition's instant with the stats of its files."""
     writer = initial.writer
-    operation = "BULK_INSERT_PREPPED" if writer.has_completion_times else "BULK_INSERT"
+    operation = (
+        WriteOperationType.BULK_INSERT_PREPPED if writer.has_completion_times else WriteOperationType.BULK_INSERT
+    )
     content = delta_content(list(stats), writer.forms, operation)
     writer.complete(initial.instant, DELTA_COMMIT, content, times)
 
@@ -175,10 +178,10 @@ def register(
     at_ms: int,
     partitioned_index: bool | None = None,
 ) -> HoodieTable:
-    """Step 3: readers trust these partitions, beside those before. ``columns``: those that have statistics.
+    """Step 3: readers use these partitions, in addition to earlier ones. ``columns``: those with statistics.
 
-    ``partitioned_index``: the form of a record index among them; None: the one that is there keeps its own. Returns the
-    table as it is then. From version 8 on Hudi takes the columns from a definition, which is written first.
+    ``partitioned_index``: the form of a record index among them; None: unchanged. Returns the table with its new
+    properties. From version 8 on Hudi reads the columns from a definition, which is written first.
     """
     table = table.reload()
     before = [name.strip() for name in table.config.raw.get(PARTITIONS_KEY, "").split(",") if name.strip()]
@@ -200,10 +203,10 @@ def create_empty(
     *,
     partitioned_index: bool = False,
 ) -> HoodieTable:
-    """All steps for a table without commits. ``groups``: file groups of each partition, ``files`` among them.
+    """All steps for a table without commits. ``groups``: number of file groups of each partition, including ``files``.
 
-    ``partitioned_index``: a record index has none yet then, as the table has no partitions. Returns the table with its
-    metadata table registered.
+    ``partitioned_index``: a record index then has no groups yet, because the table has no partitions. Returns the table
+    with its metadata table registered.
     """
     writer = create_metadata_table(table, at_ms)
     made = in_making_order(groups, table.config.version)
@@ -229,24 +232,26 @@ def _write_group(
 
 
 def drop_unwritable(table: HoodieTable, at_ms: int) -> tuple[HoodieTable, tuple[str, ...]]:
-    """(the table without what of its metadata table cannot be written on, what went and why, a sentence each).
+    """Drop the parts of a metadata table that cannot be written. Returns (the table, a sentence for each dropped part).
 
-    Readers believe what they find there, so it goes before anything is written. A stream's start does the same.
+    It must be done before a write, because readers use the metadata table. The start of a stream does the same.
     """
     if table.has_lost_metadata_table:
         names = ", ".join(table.drop_metadata_table(at_ms))
-        return table.reload(), (f"dropped its metadata table ({names}), whose folder is not there any more",)
-    told = []
+        return table.reload(), (f"dropped its metadata table ({names}), whose folder is missing",)
+    messages = []
     for name in unkept_partitions(table):
         table = drop_partition(table, name, at_ms)
-        told.append(f"dropped the partition {name} of its metadata table, which this program does not keep in step")
-    return table, tuple(told)
+        messages.append(
+            f"dropped the partition {name} of its metadata table, which this program does not keep up to date"
+        )
+    return table, tuple(messages)
 
 
 def drop_partition(table: HoodieTable, partition: str, at_ms: int) -> HoodieTable:
-    """The table without one partition of its metadata table, built or being built; a missing one is fine.
+    """Drop one partition of a metadata table, built or being built, if it exists. Returns the table.
 
-    ValueError for ``files``, which the others cannot be without: drop the metadata table.
+    ValueError for ``files``, which the others need: drop the metadata table instead.
     """
     if partition == FILES_PARTITION or "/" in partition or not partition:
         raise ValueError(

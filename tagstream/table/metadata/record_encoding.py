@@ -1,16 +1,16 @@
 """Records of the metadata table, encoded in the Avro schema of each table version.
 
-The schema is HoodieMetadataRecord as Hudi 0.15.0 and 1.2.0 have it. Version 6 is written in the oldest form. Hudi
-1.0 added a position to a key's place, tight bounds to statistics, a wrapper of dates, and secondary indexes; Hudi
-1.1 the type of the values of statistics, and a wrapper of several values. A form has the number of a table
-version, or a number of its own where no released version's writer has it. A table is written on in the form that
-it has: hudi-rs 0.5.0 reads no metadata table whose blocks have different ones.
+The schema is HoodieMetadataRecord of Hudi 0.15.0 and 1.2.0. Version 6 is written in the oldest form. Hudi 1.0 added a
+position to a key's place, tight bounds to statistics, a wrapper of dates, and secondary indexes. Hudi 1.1 added the
+type of the values of statistics, and a wrapper of several values. A form has the number of a table version, or another
+number if only an unreleased or intermediate writer has it. A table keeps its form: hudi-rs 0.5.0 cannot read a metadata
+table whose blocks have different forms.
 
-Records about files (listings, statistics, bloom filters) are few for each file of a commit: a record is a dict as
-the Avro library takes it, and ``encode_records`` makes the entries of a file of them.
+There are few records about files (listings, statistics, bloom filters) in a commit. Such a record is a dict for the
+Avro library, and ``encode_records`` makes the entries of a file of them.
 
-Entries of the record index are encoded side by side, millions of keys a second. An entry's value says where a key
-is and not the key itself, so keys of one file group and instant share one value, which is encoded once.
+Entries of the record index are encoded column by column, millions of keys a second. An entry's value has the place of a
+key and not the key itself, so keys of one file group and instant share one value, which is encoded once.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ _WRAPPED: Final = (
     ("TimestampMicrosWrapper", "long"),
 )  # fmt: skip
 _NEW: Final = 8  # the first table version with the newer form, which is that of Hudi 1.1
-FORM_OF_1_0, FORM_BEFORE_1_1 = 70, 71  # of version 8 by Hudi 1.0, of version 9 by Hudi 1.1 before its release
+FORM_OF_1_0, FORM_BEFORE_1_1 = 70, 71  # of version 8 by Hudi 1.0, of version 9 by a pre-release of Hudi 1.1
 
 
 def record_schema(form: int) -> dict[str, Any]:
-    """The schema that commits carry: without the meta columns."""
+    """The schema of records in commits, without meta columns; ``form`` as in :func:`form_of`."""
     new, typed = form >= _NEW, not is_untyped(form)
     wrappers, names = _wrappers(new, several=new and form != FORM_OF_1_0)
     if form == FORM_BEFORE_1_1:
@@ -100,13 +100,13 @@ def record_schema(form: int) -> dict[str, Any]:
 
 
 def is_untyped(form: int) -> bool:
-    """Whether statistics do not tell the type of their values."""
+    """Whether statistics of this form lack the type of their values."""
     return form < _NEW or form in (FORM_OF_1_0, FORM_BEFORE_1_1)
 
 
 @lru_cache(16)
 def form_of(avro_json: str, version: int) -> int:
-    """The form of the records that a schema without meta columns is of; the table version's own where it is not known."""
+    """The form of records with this schema (without meta columns); the table version's form for an unknown schema."""
     own = _canonical(avro_json)
     forms = (version, 6, _NEW, FORM_OF_1_0, FORM_BEFORE_1_1)
     return next((form for form in forms if _canonical(commit_avro_json(form)) == own), version)
@@ -125,18 +125,18 @@ def commit_avro_json(form: int) -> str:
 
 @lru_cache
 def file_avro_json(form: int) -> str:
-    """The schema of the records in files, as text: with the five meta columns in front."""
+    """The schema of the records in files, as text, with the five meta columns first."""
     return json.dumps(with_meta_avro(record_schema(form)), separators=(",", ":"))
 
 
 @lru_cache
 def parsed_schema(form: int) -> Any:
-    """``file_avro_json`` as fastavro takes it."""
+    """``file_avro_json``, parsed for fastavro."""
     return fastavro.parse_schema(json.loads(file_avro_json(form)))
 
 
 def _wrappers(new: bool, *, several: bool) -> tuple[list[Any], list[Any]]:
-    """(the branches of a wrapped value as they are defined, the same by their names)."""
+    """(the branches of a wrapped value with their definitions, the same by name)."""
     defined = [_record(name, _field("value", avro)) for name, avro in _WRAPPED]
     if new:
         defined.append(_record("LocalDateWrapper", _field("value", "int")))
@@ -162,13 +162,13 @@ def _union(name: str, branches: list[Any]) -> dict[str, Any]:
     return {"name": name, "type": ["null", *branches], "default": None}
 
 
-Named = tuple[str, Record]  # a record and its key
+Named = tuple[str, Record]  # a key and its record
 
 ALL_PARTITIONS_TYPE, FILES_TYPE, COLUMN_STATS_TYPE, BLOOM_TYPE, PARTITION_STATS_TYPE = 1, 2, 3, 4, 6
 
 _PACKAGE: Final = "org.apache.hudi.avro.model."
-_NO_TYPE: Final = 1  # of statistics of a file without rows, as a log file that has only deletes
-_WITH_VALUE_TYPE: Final = 9  # the first table version whose statistics tell the type of the values
+_NO_TYPE: Final = 1  # of statistics of a file without rows, such as a log file with only deletes
+_WITH_VALUE_TYPE: Final = 9  # the first table version whose statistics have the type of the values
 _DECIMAL_KIND: Final = re.compile(r"decimal\((\d+),(\d+)\)")
 # By kind: the type's number, the wrapper up to version 8, the wrapper from 9 on.
 _KINDS: Final = {
@@ -183,31 +183,31 @@ _KINDS: Final = {
 
 
 def partitions_record(there: Iterable[str], gone: Iterable[str] = ()) -> Record:
-    """The list of partitions, or what changed in it; its key is ``__all_partitions__``."""
+    """The list of partitions, or its changes; the key is ``__all_partitions__``."""
     names = {partition_name(path): False for path in there} | {partition_name(path): True for path in gone}
     return _files(ALL_PARTITIONS_TYPE, {name: (0, is_gone) for name, is_gone in names.items()})
 
 
 def files_record(partition_path: str, sizes: Mapping[str, int], gone: Collection[str] = ()) -> Named:
-    """Files of a partition that were written, with their whole sizes, and those that were deleted."""
+    """(key, record) of the written files of a partition, with their full sizes, and of the deleted files."""
     files = {name: (size, False) for name, size in sizes.items()} | dict.fromkeys(gone, (0, True))
     return partition_name(partition_path), _files(FILES_TYPE, files)
 
 
 def stats_record(partition_path: str, file_name: str, column: str, found: ColumnRange | None, version: int) -> Named:
-    """Statistics of a column in a file, in the form of a table version; ``found`` None: the file is deleted."""
+    """(key, record) of a column's statistics in a file, in the form of a table version; ``found`` None: a deleted file."""
     key = column_stats_key(column, partition_path, file_name)
     return key, _stats(COLUMN_STATS_TYPE, file_name, column, found, version)
 
 
 def partition_stats_record(partition_path: str, column: str, found: ColumnRange, version: int) -> Named:
-    """What a commit adds to the range of a column in a partition: readers join it with the range before."""
+    """(key, record) of a column's range in a commit's files of a partition, which readers merge with the range before."""
     key = column_id(column) + partition_id(partition_path)
     return key, _stats(PARTITION_STATS_TYPE, partition_path, column, found, version)
 
 
 def bloom_record(partition_path: str, file_name: str, instant: str, bloom_text: str | None) -> Named:
-    """The bloom filter of a base file, as the text its footer has; None: the file is deleted."""
+    """(key, record) of a base file's bloom filter, as in its footer; None: the file is deleted."""
     kind = DYNAMIC_V0 if bloom_text is None else kind_of(bloom_text)
     member = {
         "type": kind, "timestamp": instant, "bloomFilter": (bloom_text or "").encode(), "isDeleted": bloom_text is None
@@ -216,9 +216,9 @@ def bloom_record(partition_path: str, file_name: str, instant: str, bloom_text: 
 
 
 def encode_records(records: Mapping[str, Record], form: int) -> tuple[pa.Array, pa.Array]:
-    """Keys, sorted by their bytes, and values (binary) of an HFile. A record loop: there are few for each file.
+    """Keys, sorted by their bytes, and values (binary) of an HFile. ``form``: of the records (``record_schema``).
 
-    ``form``: of the records (``record_schema``).
+    A record loop, because there are few records for each file.
     """
     rows = sorted(((key.encode(), record) for key, record in records.items()), key=itemgetter(0))
     schema, values = parsed_schema(form), []
@@ -235,7 +235,7 @@ def _files(kind: int, files: Mapping[str, tuple[int, bool]]) -> Record:
 
 
 def _stats(kind: int, name: str, column: str, found: ColumnRange | None, version: int) -> Record:
-    # A range may be wider than the values: a reader must not take its ends for values that occur.
+    # A range may be wider than the values, so its ends are not marked as tight bounds.
     member: dict[str, Any] = {
         "fileName": name, "columnName": column, "minValue": None, "maxValue": None, "valueCount": None, "nullCount": None,
         "totalSize": None, "totalUncompressedSize": None, "isDeleted": found is None, "isTightBound": False,
@@ -273,7 +273,7 @@ def _wrapped(value: Any, kind: str, version: int) -> Any:
     return (f"{_PACKAGE}{name}Wrapper", {"value": value})
 
 
-# Where keys are, as the metadata table is told: ``instant_ms`` is the epoch time of the instant that put the key there.
+# Places of keys in the record index. ``instant_ms``: time of the instant that put the key there, in ms since 1970.
 PLACES: Final = pa.schema([
     ("record_key", pa.string()), ("partition_path", pa.string()), ("file_id", pa.string()), ("instant_ms", pa.int64())
 ])  # fmt: skip
@@ -283,13 +283,13 @@ _UUID, _LITERAL = 0, 1  # how a file id is stored
 _NO_INDEX: Final = -1
 _UUID_LENGTH: Final = 36
 _SOME: Final = zigzag(1)  # the second branch of a union with null
-_MOST_DIGITS: Final = 9  # of the counter behind a UUID, which is an int
+_MOST_DIGITS: Final = 9  # of the counter after a UUID, which is an int
 
 
 def encode_places(places: pa.Table, form: int) -> pa.Array:
-    """The value of each row (large binary) of a table with the columns of ``PLACES`` behind the first, in their order.
+    """The value (large binary) of each row of a table with the columns of ``PLACES``, without nulls. The key is not used.
 
-    All columns are without nulls. ``form``: of the record (``record_schema``).
+    ``form``: of the record (``record_schema``).
     """
     columns = [places.column(name).combine_chunks() for name in PLACES.names[1:]]
     distinct, codes = _distinct(columns)
@@ -298,24 +298,24 @@ def encode_places(places: pa.Table, form: int) -> pa.Array:
 
 
 def instant_ms(instant: str, utc: bool) -> int:
-    """Epoch milliseconds of an instant, of which the first 17 digits count; in UTC or in this host's zone."""
+    """Milliseconds since 1970 of an instant, by its first 17 digits, in UTC or in this host's zone."""
     try:
         moment = datetime.strptime(instant[:14], "%Y%m%d%H%M%S")
         millis = int(instant[14:17] or "999")
     except ValueError:
         raise CorruptFileError(
-            f"{instant!r} is no instant time (14 or 17 digits); check the names in .hoodie"
+            f"{instant!r} is not an instant time (14 or 17 digits); check the names in .hoodie"
         ) from None
     return int((moment.replace(tzinfo=UTC) if utc else moment.astimezone()).timestamp()) * 1000 + millis
 
 
 def _distinct(columns: list[pa.Array]) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """(a row of each different combination of values, the number of each row's combination)."""
+    """(a row of each distinct combination of values, the number of each row's combination)."""
     codes, kinds = np.zeros(len(columns[0]), np.int64), 1
     for column in columns:
         own = column.dictionary_encode()
         count = len(own.dictionary) + 1
-        if kinds * count >= 2**63:  # rows are fewer than that: numbered anew, the combinations so far fit
+        if kinds * count >= 2**63:  # renumber the combinations so far: there are at most as many as rows
             codes = np.unique(codes, return_inverse=True)[1]
             kinds = len(codes)
         codes, kinds = codes * count + own.indices.to_numpy(), kinds * count
@@ -325,7 +325,7 @@ def _distinct(columns: list[pa.Array]) -> tuple[pa.Array, npt.NDArray[np.int64]]
 
 def _encoded(partitions: pa.Array, file_ids: pa.Array, times: pa.Array, form: int) -> pa.Array:
     ids = file_ids.dictionary_encode()
-    # A loop over file groups, of which there are few beside records.
+    # A loop over file groups: there are far fewer of them than records.
     parts = [_file_id(file_id) for file_id in ids.dictionary.to_pylist()]
     names = pa.array([name for name, _ in parts], pa.binary()).take(ids.indices)
     kinds = pa.array([kind for _, kind in parts], pa.binary()).take(ids.indices)
@@ -338,7 +338,7 @@ def _encoded(partitions: pa.Array, file_ids: pa.Array, times: pa.Array, form: in
 
 
 def _file_id(file_id: str) -> tuple[bytes, bytes]:
-    """(the members that hold a file id, the one that tells how)."""
+    """(the members with a file id, the member with its encoding)."""
     try:
         name, index = _uuid_and_index(file_id)
     except ValueError:
@@ -348,7 +348,7 @@ def _file_id(file_id: str) -> tuple[bytes, bytes]:
 
 
 def _uuid_and_index(file_id: str) -> tuple[uuid.UUID, int]:
-    """Its two parts; ValueError where they would not give this very text again."""
+    """(UUID, counter) of a file id; ValueError when they would not give the same text."""
     text, digits = (
         (file_id, "") if len(file_id) <= _UUID_LENGTH else (file_id[:_UUID_LENGTH], file_id[_UUID_LENGTH + 1 :])
     )

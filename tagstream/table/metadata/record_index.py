@@ -1,16 +1,16 @@
-"""The record index: where a record key is, from the metadata table's partition ``record_index``.
+"""The record index: the places of record keys, from the metadata table's partition ``record_index``.
 
 A global record index has the file groups ``record-index-<number>-0``. A key's group is ``abs(abs(h) % n)`` of its
-Java hash over all of them. Since Hudi 1.1 there is an index with groups for each partition of the data,
-``record-index-<partition>-<number>-0``. Each partition has its own number of groups, and the hash goes over those.
-In the name a partition's path has Hive's escapes, and ``-`` and ``_`` are escaped too, so that a name with four
-``-`` is of this form (seen in tables of Hudi 1.2.0; escapes as its ``PartitionPathEncodeUtils.escapeFileName``).
-Hudi leaves a dot as it is and then does not find the group, as its pattern for names of log files allows none.
-Here it is escaped, which Hudi's own reading undoes.
+Java hash, for n groups. From Hudi 1.1 on there is also an index with groups for each partition of the data,
+``record-index-<partition>-<number>-0``. Each partition has its own number of groups n. In the name a partition's path
+has Hive's escapes, and ``-`` and ``_`` are escaped, too, so that a name with four ``-`` has this form (seen in tables
+of Hudi 1.2.0; escapes as in its ``PartitionPathEncodeUtils.escapeFileName``). Hudi does not escape a dot and then does
+not find the group, because its pattern for names of log files allows none. It is escaped here, which Hudi's reader
+decodes.
 
-An entry names partition, file id (as a UUID in two numbers and a counter, or literally) and the instant in epoch
-milliseconds. ``AvroColumns`` decodes all entries of one schema at once into columns, in NumPy: 2 us a record. It
-takes schemas of records, unions and plain values.
+An entry has the partition, the file id (as a UUID in two numbers and a counter, or as text) and the instant in
+milliseconds since 1970. ``AvroColumns`` decodes all entries of one schema at once into columns, in NumPy: 2 us a
+record. It supports schemas of records, unions and plain values.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ PREFIX: Final = "record-index"
 _GLOBAL: Final = re.compile(rf"{PREFIX}-(\d+)-\d+")
 _PARTITIONED: Final = re.compile(rf"{PREFIX}-([^-_]*)-(\d+)-\d+")
 _MORE_ESCAPES: Final = {ord("-"): "%2D", ord("_"): "%5F", ord("."): "%2E"}
-_LONGEST_NAME: Final = 200  # bytes of a file group's name, beside which a file's name has an instant and a write token
+_LONGEST_NAME: Final = 200  # bytes of a file group's name: a file name also has an instant and a write token
 
 
 @lru_cache(4096)
 def index_group_name(data_partition: str, number: int) -> str:
-    """File id of a group for one partition of the data; UnsupportedTableError where no file could have that name."""
+    """File id of a group for one partition of the data; UnsupportedTableError when it is too long for a file name."""
     escaped = url_encode(pa.array([data_partition]))[0].as_py().translate(_MORE_ESCAPES)
     name = f"{PREFIX}-{escaped}-{number:04d}-0"
     if len(name.encode()) > _LONGEST_NAME:
         raise UnsupportedTableError(
-            f"the partition {data_partition[:80]!r} has too long a path for a record index by partition, whose files have "
-            "it in their names: make the global one (hoodie.metadata.global.record.level.index.enable), or none"
+            f"the path of partition {data_partition[:80]!r} is too long for a record index by partition, whose file names "
+            "have it: use the global one (hoodie.metadata.global.record.level.index.enable), or none"
         )
     return name
 
@@ -62,7 +62,7 @@ def index_group_name(data_partition: str, number: int) -> str:
 class IndexGroups:
     """The newest slices of a record index by the numbers of their groups.
 
-    ``by_partition``: those of each partition of the data that has some; under None those of a global index.
+    ``by_partition``: the slices of each partition of the data that has some; those of a global index are under None.
     """
 
     is_partitioned: bool
@@ -70,12 +70,12 @@ class IndexGroups:
 
     @property
     def counts(self) -> dict[str | None, int]:
-        """How many groups there are for each partition of the data."""
+        """Number of groups of each partition of the data."""
         return {partition: len(slices) for partition, slices in self.by_partition.items()}
 
     @staticmethod
     def of(slices: Iterable[FileSlice], where: str, *, is_partitioned: bool) -> IndexGroups:
-        """Sort slices by their names. All must be there, for a key's group depends on how many: else CorruptFileError."""
+        """Sort slices by name. CorruptFileError if one is missing: the number of groups determines a key's group."""
         found: dict[str | None, dict[int, FileSlice]] = {} if is_partitioned else {None: {}}
         for each in slices:
             match = (_PARTITIONED if is_partitioned else _GLOBAL).fullmatch(each.file_id)
@@ -83,7 +83,7 @@ class IndexGroups:
                 raise CorruptFileError(
                     f"the record index at {where} has the file group {each.file_id}, but by its definition "
                     f"{'one for each partition' if is_partitioned else 'a global one'} has no such name; drop the "
-                    "metadata table (hoodie.metadata.enable=false) or let Hudi build it anew"
+                    "metadata table (hoodie.metadata.enable=false) or let Hudi build it again"
                 )
             partition = unquote(match[1]) if is_partitioned else None
             found.setdefault(partition, {})[int(match[2 if is_partitioned else 1])] = each
@@ -92,7 +92,7 @@ class IndexGroups:
                 raise CorruptFileError(
                     f"the record index at {where} has the shards {sorted(by_number)}"
                     f"{f' of partition {partition!r}' if partition is not None else ''}, others are missing; "
-                    "drop the metadata table (hoodie.metadata.enable=false) or let Hudi build it anew"
+                    "drop the metadata table (hoodie.metadata.enable=false) or let Hudi build it again"
                 )
         rows = {partition: tuple(own[number] for number in range(len(own))) for partition, own in found.items()}
         return IndexGroups(is_partitioned, rows)
@@ -107,7 +107,7 @@ _WIDTHS: Final = {"boolean": 1, "float": 4, "double": 8}
 
 @dataclass
 class Column:
-    """Values of a number, or (for a text) its bytes' places; ``present`` where the record has the field at all."""
+    """Values of a numeric field, or the offsets and lengths of a text; ``present``: whether the record has the field."""
 
     present: _Bools
     numbers: _Int64s
@@ -115,10 +115,10 @@ class Column:
 
 
 class AvroColumns:
-    """Decoded records. Raises ValueError where the values are no such records, or are not read to their ends."""
+    """Decoded records. ValueError when the values are not records of the schema, or are longer."""
 
     def __init__(self, values: pa.Array, avro: Any) -> None:
-        """``values``: binary without nulls, a record each; ``avro``: the parsed JSON of their schema."""
+        """``values``: binary without nulls, one record each; ``avro``: the parsed JSON of their schema."""
         values = values.cast(pa.large_binary())
         offsets = np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values) + 1]
         buffer = values.buffers()[2]
@@ -134,14 +134,14 @@ class AvroColumns:
             raise ValueError("a record does not end where its value does")
 
     def numbers(self, path: str, missing: int = 0) -> _Int64s:
-        """A field of whole numbers, by its path (``outer.inner``); ``missing`` where a record has none."""
+        """A field of whole numbers, by its path (``outer.inner``); ``missing`` where a record does not have it."""
         column = self._columns.get(path)
         if column is None:
             return np.full(len(self._at), missing, np.int64)
         return np.where(column.present, column.numbers, missing)
 
     def texts(self, path: str) -> pa.Array:
-        """A field of texts; empty where a record has none. ArrowInvalid where one is no UTF-8."""
+        """A field of texts, by its path; empty where a record does not have it. ArrowInvalid for text that is not UTF-8."""
         column = self._columns.get(path)
         if column is None:
             return pa.array([""] * len(self._at), pa.string())
@@ -155,7 +155,7 @@ class AvroColumns:
             branches = self._longs(rows)
             for branch in np.unique(branches).tolist():
                 if not 0 <= branch < len(avro):
-                    raise ValueError(f"{path} is of the branch {branch} of {len(avro)}")
+                    raise ValueError(f"{path} has the branch {branch} of {len(avro)}")
                 self._read(avro[branch], rows[branches == branch], path)
         elif isinstance(avro, dict):
             if avro.get("type") == "record":
@@ -172,7 +172,7 @@ class AvroColumns:
         elif avro in _WIDTHS:
             self._advance(rows, np.full(len(rows), _WIDTHS[avro]))
         elif avro != "null":
-            raise ValueError(f"{path} is {avro!r}, which is not read here")
+            raise ValueError(f"{path} is {avro!r}, which is not supported")
 
     def _keep(self, path: str, rows: _Int64s, numbers: _Int64s, lengths: _Int64s | None) -> None:
         column = self._columns.get(path)
@@ -186,7 +186,7 @@ class AvroColumns:
             column.lengths[rows] = lengths
 
     def _longs(self, rows: _Int64s) -> _Int64s:
-        """One zigzag number of each row."""
+        """Read one zigzag number of each row."""
         at = self._at[rows]
         numbers, ends = read_zigzags(self._data, at)
         self._advance(rows, ends - at)
@@ -204,12 +204,12 @@ LOCATIONS: Final = pa.schema([
 ])  # fmt: skip
 
 _MEMBER: Final = "recordIndexMetadata"
-_UUID, _LITERAL = 0, 1  # fileIdEncoding: two numbers and a counter, or text
+_UUID, _LITERAL = 0, 1  # values of fileIdEncoding: two numbers and a counter, or text
 _INT_MIN: Final = -(2**31)
 
 
 def shards_of(keys: pa.Array, count: int) -> npt.NDArray[np.int64]:
-    """Number of the shard of every key; Java's ``abs`` leaves the least int as it is."""
+    """The shard number of every key. As in Java, ``abs`` does not change the least int."""
     codes = string_hash_codes(keys).astype(np.int64)
     magnitude = np.where(codes == _INT_MIN, codes, np.abs(codes))
     return np.abs(np.fmod(magnitude, count))
@@ -223,30 +223,31 @@ class RecordIndex:
 
     @staticmethod
     def open(metadata: MetadataTable | None) -> RecordIndex | None:
-        """The index; None where the table has no metadata table, or that one no record index."""
+        """The record index; None when the metadata table is None or has no record index."""
         if metadata is None or RECORD_INDEX_PARTITION not in metadata.partitions:
             return None
         return RecordIndex(metadata)
 
     @property
     def is_partitioned(self) -> bool:
-        """Whether it has file groups for each partition of the data: a key may have a place in each of them."""
+        """Whether there are file groups for each partition of the data: a key may have a place in each partition."""
         return self.metadata.has_partitioned_index
 
     @property
     def shard_counts(self) -> dict[str | None, int]:
-        """Into how many shards the keys of each partition are hashed; under None of all, where it is global."""
+        """Number of shards for the keys of each partition; under None that of a global index."""
         return self._groups().counts
 
     def lookup(self, keys: pa.Array, partition: str | None = None) -> pa.Table:
-        """Locations of the keys that are there (``LOCATIONS``), in no order; only the keys' own shards are read.
+        """Locations of the keys in the index (``LOCATIONS``), in no order. Only the shards of the keys are read.
 
-        ``partition``: the one of the data whose keys they are; None where the index is global, and only there.
+        ``partition``: the partition of the data in which to look up the keys; None only for a global index. ValueError
+        otherwise.
         """
         groups = self._groups()
         if (partition is not None) != groups.is_partitioned:
             raise ValueError(
-                "a record index by partition is asked for one partition's keys, a global one for keys alone"
+                "a lookup in a record index by partition needs a partition, one in a global index must have none"
             )
         wanted = pc.unique(keys).drop_null()
         file_slices = groups.by_partition.get(partition, ())
@@ -260,7 +261,7 @@ class RecordIndex:
         return pa.concat_tables(tables)
 
     def scan(self) -> Iterator[pa.Table]:
-        """All locations, a table a shard."""
+        """All locations, one table for each shard."""
         for file_slices in self._groups().by_partition.values():
             for file_slice in file_slices:
                 yield self._locations(self.metadata.entries(file_slice), None)
@@ -276,7 +277,7 @@ class RecordIndex:
         keys = pa.concat_arrays([part.keys for part in parts])
         values = pa.concat_arrays([part.values for part in parts])
         sources = np.repeat(np.arange(len(parts)), [len(part.keys) for part in parts])
-        # The last entry of a key counts: repeated indices of an assignment leave the last one.
+        # The last entry of a key applies: for repeated indices an assignment keeps the last value.
         codes = pc.dictionary_encode(keys).indices.to_numpy()
         last = np.full(int(codes.max()) + 1 if len(codes) else 0, -1, np.int64)
         last[codes] = np.arange(len(codes))
@@ -309,10 +310,10 @@ class RecordIndex:
         encodings = found.numbers(f"{_MEMBER}.fileIdEncoding")
         if not np.isin(encodings, (_UUID, _LITERAL)).all():
             raise UnsupportedTableError(
-                f"the record index at {self.metadata.storage.root} encodes file ids in a way that this version does not know"
+                f"the record index at {self.metadata.storage.root} encodes file ids in a way that this version cannot read"
             )
         high, low = (found.numbers(f"{_MEMBER}.{name}") for name in ("fileIdHighBits", "fileIdLowBits"))
-        # A loop over file groups, of which there are few beside records.
+        # A loop over file groups: there are far fewer of them than records.
         parts = np.stack([high, low, found.numbers(f"{_MEMBER}.fileIndex", -1)], axis=1)
         distinct, codes = np.unique(parts, axis=0, return_inverse=True)
         names = pa.array([_file_id(*row) for row in distinct.tolist()], pa.string()).take(pa.array(codes.reshape(-1)))

@@ -1,12 +1,12 @@
 """Records of the metadata table: their keys, and their Avro values decoded and merged.
 
-The values are HoodieMetadataRecord, decoded by the schema they were written in. A record's own ``key`` is blank;
+The values are HoodieMetadataRecord, decoded with the schema they were written with. A record's ``key`` member is empty;
 its key is that of the HFile entry. ``type`` says which member is set: 1 the list of partitions and 2 the files of
 one (``filesystemMetadata``), 3 and 6 statistics of a column in a file and in a partition
 (``ColumnStatsMetadata``), 4 a bloom filter, 5 the place of a record key (``recordIndexMetadata``).
 
-Keys hold hashes of names: xxHash64 of columns and partitions, MD5 of files. Hudi (HashID) seeds xxHash64 with the
-int 0xdabadaba sign-extended, and writes hashes big-endian in base 64.
+Keys have hashes of names: xxHash64 of columns and partitions, MD5 of files. Hudi (HashID) seeds xxHash64 with the
+int 0xdabadaba sign-extended, and writes hashes big-endian in base64.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any, Final
 import fastavro
 import fastavro.schema
 import numpy as np
+import xxhash
 
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.file_group.log_format import unscaled_bytes, zigzag
@@ -36,19 +37,21 @@ _BROKEN: Final = (
     ArithmeticError, EOFError, LookupError, MemoryError, StopIteration, TypeError, ValueError, struct.error,
     fastavro.schema.SchemaParseException, fastavro.schema.UnknownType, decimal.DecimalException,
 )  # fmt: skip
-# Numbers stay numbers; a decimal is the one logical type whose plain form would lose its scale.
+# Other logical types are read as plain numbers; the plain form of a decimal would lose its scale.
 _DECIMAL: Final = "decimal"
 _DECIMAL_ORDINAL, _DATE_ORDINAL = 10, 12  # value types in table version 9
 _WHOLE_ORDINALS: Final = (3, 4)  # int, long
 _ENDS: Final = ("minValue", "maxValue")
-LAST_TEXT: Final = "\U0010ffff" * 8  # behind every text that anyone would write
+LAST_TEXT: Final = "\U0010ffff" * 8  # after every realistic text
 _EXACT: Final = decimal.Context(prec=80)
+_SEED: Final = 0xFFFFFFFFDABADABA
+_EMPTY_PARTITION: Final = "."  # the metadata table's name for the partition of a non-partitioned table
 
 
 def decode(values: list[bytes], avro_json: str, where: str) -> list[Record]:
     """Records of HFile values. A wrapped minimum or maximum is a pair of its wrapper's name and ``{"value": ...}``.
 
-    Raises CorruptFileError naming ``where``. (A row loop inside the Avro library: 25 us a record.)
+    CorruptFileError names ``where``. (A row loop inside the Avro library: 25 us a record.)
     """
     stream = io.BytesIO(b"".join([zigzag(len(values)), *values, zigzag(0)]) if values else b"\0")
     try:
@@ -57,11 +60,11 @@ def decode(values: list[bytes], avro_json: str, where: str) -> list[Record]:
         )
     except _BROKEN as error:
         raise CorruptFileError(
-            f"{where} holds records that are no Avro of its schema ({error}); restore the file, or drop the metadata table "
-            "(hoodie.metadata.enable=false)"
+            f"{where} has records that do not follow its Avro schema ({error}); restore the file, or drop the metadata "
+            "table (hoodie.metadata.enable=false)"
         ) from error
     if stream.read(1) or len(found) != len(values):
-        raise CorruptFileError(f"{where} holds records that do not end where they should; restore the file")
+        raise CorruptFileError(f"{where} has records that do not end where they should; restore the file")
     return list(found)
 
 
@@ -80,7 +83,7 @@ def _plain(avro: Any) -> Any:
 
 
 def merged(old: Record | None, new: Record) -> Record | None:
-    """A later record of a key over an earlier one (HoodieMetadataPayload.preCombine); None: the key is deleted."""
+    """Merge a later record of a key with an earlier one (HoodieMetadataPayload.preCombine); None: the key is deleted."""
     if new.get(FILES) is not None:
         return {**new, FILES: _merged_files((old or {}).get(FILES) or {}, new[FILES])}
     stats = new.get(COLUMN_STATS)
@@ -88,7 +91,8 @@ def merged(old: Record | None, new: Record) -> Record | None:
         if stats["isDeleted"]:
             return None
         before = (old or {}).get(COLUMN_STATS)
-        # A log file that two commits appended to: what both say holds. A tight bound was computed from everything.
+        # Two commits may have appended to a log file: both ranges apply. A tight bound was computed from the whole
+        # file.
         return (
             new if before is None or stats.get("isTightBound") else {**new, COLUMN_STATS: _merged_stats(before, stats)}
         )
@@ -98,7 +102,7 @@ def merged(old: Record | None, new: Record) -> Record | None:
 
 
 def _merged_files(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Union of two listings: a deletion removes, of two sizes of a file (a log that grew) the greater one counts."""
+    """Union of two listings. A deletion removes a file; of two sizes of a file (a log that grew) the greater one applies."""
     files = dict(old)
     for name, info in new.items():
         before = files.get(name)
@@ -114,8 +118,8 @@ def _merged_stats(old: Record, new: Record) -> Record:
         name: old[name] + new[name] if old[name] is not None and new[name] is not None else None
         for name in ("valueCount", "nullCount", "totalSize", "totalUncompressedSize")
     }
-    # What has no values, as a log file of deletes, has no ends and tells no type; Hudi's readers would take a range without
-    # ends for one that no row is in.
+    # A file without values, such as a log file of deletes, has no ends and no type. Hudi's readers would treat a range
+    # without ends as one without rows.
     if _has_no_values(new):
         return {**old, **counts, "isTightBound": new.get("isTightBound", False)}
     if _has_no_values(old):
@@ -127,35 +131,36 @@ def _merged_stats(old: Record, new: Record) -> Record:
 
 
 def _in_form_of(new: Record, old: Record) -> Record:
-    """Older statistics in the form of newer ones: up to table version 8 the wrapper tells the type of a value, from 9 on
-    ``valueType`` does, and a decimal is its unscaled number.
+    """Older statistics in the form of newer ones.
 
-    One file has both where writers did not keep to the form that the index's definition tells.
+    Up to table version 8 the wrapper determines the type of a value. From 9 on ``valueType`` does, and a decimal is its
+    unscaled number. One file has both forms if writers ignored the form in the index's definition.
     """
     before, after = old.get("valueType"), new.get("valueType")
-    told = before or after
-    if (before is None) == (after is None) or told is None:
+    recorded = before or after
+    if (before is None) == (after is None) or recorded is None:
         return old
-    ends = {name: _changed(old[name], told, typed=after is not None) for name in ("minValue", "maxValue")}
+    ends = {name: _changed(old[name], recorded, typed=after is not None) for name in ("minValue", "maxValue")}
     return {**old, **ends, "valueType": after}
 
 
 def _as_text(new: Record, old: Record) -> Record:
-    """Older statistics of numbers as those of texts, where the column has become one: ends that do not compare would be
-    none, which readers take for a column without values.
+    """Older statistics of numbers as those of texts, if the column has become text.
+
+    Ends that cannot be compared would be dropped, and readers would treat the column as one without values.
     """
     if not all(_is_text(new[name]) for name in _ENDS) or any(
         old[name] is None or _is_text(old[name]) for name in _ENDS
     ):
         return old
-    is_whole = (old.get("valueType") or {}).get("typeOrdinal") in _WHOLE_ORDINALS  # else a number may be a date's
+    is_whole = (old.get("valueType") or {}).get("typeOrdinal") in _WHOLE_ORDINALS  # otherwise a number may be a date
     ends = [old[name][1]["value"] for name in _ENDS]
     texts = text_ends(ends[0], ends[1]) if is_whole else ("", LAST_TEXT)
     return {**old, **{name: (new[name][0], {"value": text}) for name, text in zip(_ENDS, texts, strict=True)}}
 
 
 def text_ends(low: int, high: int) -> tuple[str, str]:
-    """Ends of the texts of all whole numbers between two."""
+    """Ends of the texts of all whole numbers between two numbers."""
     ends = (str(low), str(high))
     return ends if low >= 0 and len(ends[0]) == len(ends[1]) else ("", LAST_TEXT)
 
@@ -186,20 +191,20 @@ def _has_no_values(stats: Record) -> bool:
 
 
 def _signed(value: Any) -> Any:
-    """A decimal of table version 9 is the bytes of its unscaled number, in two's complement."""
+    """The unscaled number of a decimal of table version 9, from its bytes in two's complement."""
     return int.from_bytes(value, "big", signed=True)
 
 
 def _plain_order(value: Any) -> Any:
-    """Not-a-number is greater than all numbers, as Spark and Java order it."""
+    """Sort key in which NaN is greater than all numbers, as in Spark and Java."""
     return (True, 0) if isinstance(value, float) and math.isnan(value) else (False, value)
 
 
 def _end(old: Any, new: Any, pick: Any, order: Callable[[Any], Any]) -> Any:
-    """The lesser or greater of two wrapped values. None, which is "unknown", where they do not compare.
+    """The lesser or greater of two wrapped values; None ("unknown") when they cannot be compared.
 
-    Of a column that was widened in between the wrapper is the wider one; floats count as readers widen them, by their
-    shortest digits.
+    If the column was widened in between, the wider wrapper is used. Floats become doubles by their shortest digits, as
+    for readers.
     """
     if old is None or new is None:
         return None
@@ -219,74 +224,29 @@ def _wide(end: Any) -> Any:
     return end
 
 
-_MASK: Final = (1 << 64) - 1
-_SEED: Final = 0xFFFFFFFFDABADABA
-_P1: Final = 0x9E3779B185EBCA87
-_P2: Final = 0xC2B2AE3D27D4EB4F
-_P3: Final = 0x165667B19E3779F9
-_P4: Final = 0x85EBCA77C2B2AE63
-_P5: Final = 0x27D4EB2F165667C5
-_EMPTY_PARTITION: Final = "."  # how the metadata table names the partition of a non-partitioned table
-
-
 def partition_name(partition_path: str) -> str:
-    """A partition path as the metadata table names it."""
+    """The metadata table's name for a partition path."""
     return partition_path or _EMPTY_PARTITION
 
 
 def column_id(name: str) -> str:
-    """12 characters that stand for a column."""
-    return _base64(xxhash64(name.encode(), _SEED).to_bytes(8, "big"))
+    """Hash of a column's name, 12 characters."""
+    return _base64(xxhash.xxh64_digest(name.encode(), _SEED))
 
 
 def partition_id(partition_path: str) -> str:
-    """12 characters that stand for a partition."""
-    return _base64(xxhash64(partition_name(partition_path).encode(), _SEED).to_bytes(8, "big"))
+    """Hash of a partition, 12 characters."""
+    return _base64(xxhash.xxh64_digest(partition_name(partition_path).encode(), _SEED))
 
 
 def file_id(name: str) -> str:
-    """24 characters that stand for a file name."""
+    """Hash of a file name, 24 characters."""
     return _base64(hashlib.md5(name.encode(), usedforsecurity=False).digest())
 
 
 def column_stats_key(column: str, partition_path: str, file_name: str) -> str:
     """Key of the record with a column's statistics in a file."""
     return column_id(column) + partition_id(partition_path) + file_id(file_name)
-
-
-def xxhash64(data: bytes, seed: int) -> int:
-    """xxHash64 of a name (a plain loop: 10 us for a short one)."""
-    at = 0
-    if len(data) >= 32:
-        lanes = [(seed + _P1 + _P2) & _MASK, (seed + _P2) & _MASK, seed, (seed - _P1) & _MASK]
-        for at in range(0, len(data) - 31, 32):
-            lanes = [_round(lane, word) for lane, word in zip(lanes, struct.unpack_from("<4Q", data, at), strict=True)]
-        at += 32
-        h = sum(_rotated(lane, bits) for lane, bits in zip(lanes, (1, 7, 12, 18), strict=True)) & _MASK
-        for lane in lanes:
-            h = ((h ^ _round(0, lane)) * _P1 + _P4) & _MASK
-    else:
-        h = (seed + _P5) & _MASK
-    h = (h + len(data)) & _MASK
-    while at + 8 <= len(data):
-        h = (_rotated(h ^ _round(0, int.from_bytes(data[at : at + 8], "little")), 27) * _P1 + _P4) & _MASK
-        at += 8
-    if at + 4 <= len(data):
-        h = (_rotated(h ^ int.from_bytes(data[at : at + 4], "little") * _P1 & _MASK, 23) * _P2 + _P3) & _MASK
-        at += 4
-    for byte in data[at:]:
-        h = _rotated(h ^ byte * _P5 & _MASK, 11) * _P1 & _MASK
-    h = (h ^ h >> 33) * _P2 & _MASK
-    h = (h ^ h >> 29) * _P3 & _MASK
-    return h ^ h >> 32
-
-
-def _round(lane: int, word: int) -> int:
-    return _rotated((lane + word * _P2) & _MASK, 31) * _P1 & _MASK
-
-
-def _rotated(value: int, bits: int) -> int:
-    return (value << bits | value >> (64 - bits)) & _MASK
 
 
 def _base64(data: bytes) -> str:

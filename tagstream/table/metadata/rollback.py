@@ -1,9 +1,8 @@
-"""Roll back what was written to the metadata table of an action, when that action is rolled back.
+"""Roll back the entries of an action in the metadata table, when that action is rolled back.
 
-Up to version 7 a rollback of the data has a delta commit of its own, which names the files that are gone or have
-grown by a rollback block, and then a rollback action ``R006``: blocks in the log files make readers forget the
-earlier instant. From version 8 on a log file is of one instant, and the rollback (of the same instant as the
-data's) deletes it.
+Up to version 7 a rollback of the data has its own delta commit, which records the files that were deleted or got a
+rollback block, and then a rollback action ``R006``: blocks in the log files make readers ignore the earlier instant.
+From version 8 on a log file belongs to one instant, and the rollback (of the same instant as the data's) deletes it.
 """
 
 from __future__ import annotations
@@ -21,35 +20,37 @@ from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import COMMIT, DELTA_COMMIT, ROLLBACK, Instant, State
 from tagstream.table.timeline.timeline import Timeline
 
-ROLLBACK_SUFFIX: Final = "006"  # of a rollback's own instant, up to version 7
+ROLLBACK_SUFFIX: Final = "006"  # of the instant of a rollback, up to version 7
 
-_MADE: Final = "0" * 14  # how the instants begin that make the partitions of a metadata table
-_BLOCK_TOKEN: Final = "1-0-1"  # what Hudi's own rollback blocks carry
+_MADE: Final = "0" * 14  # prefix of the instants that create the partitions of a metadata table
+_BLOCK_TOKEN: Final = "1-0-1"  # the write token of Hudi's rollback blocks
 
 
 def check_rollback(writer: MetadataWriter, failed: str) -> None:
-    """MetadataCompactedError when ``failed`` has gone into base files of the metadata table.
+    """MetadataCompactedError when the entries of ``failed`` are in base files of the metadata table.
 
-    To be asked before the data is touched: nothing can be taken back then, and the metadata table must be dropped first.
+    Call it before the data is changed: such entries cannot be rolled back, and the metadata table must be dropped
+    first.
     """
     timeline = writer.timeline()
     compaction, known = newest_compaction(timeline), timeline.find(failed)
     if compaction is None or (known is not None and not known.is_completed):
         return
-    if known is None:  # archived, which happens behind a compaction only, or never begun
+    if known is None:  # archived, which happens only after a compaction, or never begun
         is_in = timeline.start is not None and failed < timeline.start
     else:
         is_in = ((known.completion_time or failed) if writer.has_completion_times else failed) < compaction
     if is_in:
         raise MetadataCompactedError(
-            f"the metadata table at {writer.storage.root} has compacted at {compaction} what it was told of {failed}: that "
-            "cannot be taken back; drop the metadata table before the rollback, and build it anew"
+            f"the metadata table at {writer.storage.root} has compacted the entries of {failed} at {compaction}: they "
+            "cannot be rolled back; drop the metadata table before the rollback, and build it again afterwards"
         )
 
 
-def holds_for_good(writer: MetadataWriter, written: str) -> bool:
-    """Whether what a completed write did cannot be undone: base files hold it, or the metadata table, or a partition of it,
-    was made of the data after the write.
+def is_irreversible(writer: MetadataWriter, written: str) -> bool:
+    """Whether the entries of a completed write cannot be rolled back.
+
+    That is so if base files have them, or if the metadata table, or one of its partitions, was created after the write.
     """
     timeline = writer.timeline()
     told = next((i for i in timeline.instants if (i.time, i.action) == (written, DELTA_COMMIT)), None)
@@ -66,9 +67,10 @@ def holds_for_good(writer: MetadataWriter, written: str) -> bool:
 
 
 def roll_back(writer: MetadataWriter, failed: str, instant: str, times: Times) -> bool:
-    """Take back the delta commit ``failed``, completed or pending; False when there is none.
+    """Roll back the delta commit ``failed``, completed or pending; False when there is none.
 
-    ``instant`` is the rollback's own: the data's rollback R from version 8 on, R and ``ROLLBACK_SUFFIX`` before.
+    ``instant`` is that of the rollback: from version 8 on the data's rollback R, before R with ``ROLLBACK_SUFFIX``.
+    MetadataCompactedError as of :func:`check_rollback`.
     """
     check_rollback(writer, failed)
     timeline = writer.timeline()
@@ -87,7 +89,7 @@ def roll_back(writer: MetadataWriter, failed: str, instant: str, times: Times) -
 
 
 def recover(writer: MetadataWriter, times: Times) -> None:
-    """Finish rollbacks that were cut off, and take back delta commits whose action the data does not know any more."""
+    """Finish interrupted rollbacks, and roll back delta commits whose action is no longer on the data's timeline."""
     for begun in writer.timeline().pending_rollbacks:
         rel = writer.rel(Instant(begun.time, ROLLBACK, State.REQUESTED))
         data = writer.storage.read(rel) if writer.storage.exists(rel) else b""
@@ -111,10 +113,10 @@ def recover(writer: MetadataWriter, times: Times) -> None:
 def forget_undone(writer: MetadataWriter, times: Times) -> tuple[str, ...]:
     """Roll back delta commits that were completed after the data had rolled their writes back; returns their instants.
 
-    A driver that stood still while its successor rolled its write back, and died when it woke, leaves one. Readers count it
-    once the data's timeline begins behind its instant, or it is compacted: files that are gone are listed then. So this is
-    called at a start, before a compaction, and before the rollback leaves the data's timeline. A write that was executed
-    again at the same instant is left alone. MetadataCompactedError as of ``roll_back``.
+    A driver that was paused while its successor rolled its write back, and died after it resumed, causes one. Readers
+    use it when its instant is older than the data's timeline, or when it is compacted: they would list deleted files.
+    So this is called at a start, before a compaction, and before the rollback is archived from the data's timeline. A
+    write that was executed again at the same instant is not rolled back. MetadataCompactedError as of ``roll_back``.
     """
     done = {i.time for i in writer.timeline().instants if i.action == DELTA_COMMIT and i.is_completed}
     timeline = writer.table.timeline()
@@ -131,11 +133,11 @@ def forget_undone(writer: MetadataWriter, times: Times) -> tuple[str, ...]:
 
 
 def _requests(writer: MetadataWriter, timeline: Timeline, failed: Instant) -> list[dict[str, Any]]:
-    """What is to be deleted, or to get a rollback block, in Hudi's form: paths are absolute."""
+    """The files to delete, or to append a rollback block to, in Hudi's form, with absolute paths."""
     found = []
     for partition, name, size in _log_files(writer, timeline, failed):
         log, path = parse_log_file_name(name), writer.storage.where(join(partition, name))
-        assert log is not None  # as _log_files looks for no others
+        assert log is not None  # _log_files returns only log files
         own = writer.has_completion_times
         found.append({
             "partitionPath": partition,
@@ -174,9 +176,12 @@ def _folders(writer: MetadataWriter) -> list[str]:
 
 
 def _carry_out(writer: MetadataWriter, failed: str, instant: str, requests: list[dict[str, Any]], times: Times) -> None:
-    """Everything here can be done again after a crash: files that are gone stay gone, more rollback blocks do no harm."""
+    """Execute a rollback.
+
+    It can be repeated after a crash: deleted files remain deleted, more rollback blocks do no harm.
+    """
     storage = writer.storage
-    # The completed file first: without it readers do not look at what is there still.
+    # The completed file first: without it readers ignore the remaining files.
     for known in writer.timeline().instants:
         if (known.time, known.action, known.is_completed) == (failed, DELTA_COMMIT, True):
             storage.delete(writer.rel(known))
@@ -209,7 +214,7 @@ def _carry_out(writer: MetadataWriter, failed: str, instant: str, requests: list
 
 
 def _rollback_block(writer: MetadataWriter, request: dict[str, Any], failed: str, instant: str) -> tuple[str, int]:
-    """(path, bytes) of a new log file of the slice, with one block that takes back the failed instant's."""
+    """(path, bytes) of a new log file of the slice, with a block that rolls back the failed instant's blocks."""
     partition, file_id, base = request["partitionPath"], request["fileId"], request["latestBaseInstant"]
     logs = (parse_log_file_name(name) for name in writer.storage.names(partition))
     versions = [log.version for log in logs if log and (log.file_id, log.base_instant) == (file_id, base)]
@@ -218,5 +223,5 @@ def _rollback_block(writer: MetadataWriter, request: dict[str, Any], failed: str
 
 
 def newest_compaction(timeline: Timeline) -> str | None:
-    """The time of the newest completed compaction."""
+    """The time of the newest completed compaction; None without one."""
     return next((i.time for i in reversed(timeline.instants) if i.action == COMMIT and i.is_completed), None)

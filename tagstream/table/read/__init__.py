@@ -1,1 +1,1 @@
-"""Rows of a table as of a time, and which files a filter needs."""
+"""Read the rows of a table as of a time, and find the files that a filter needs."""

@@ -1,11 +1,10 @@
 """Ranges of a column's values in a file, and whether a filter can match any of them.
 
-Ranges come from the metadata table's partition ``column_stats``, from the statistics in a Parquet file's footer,
-or from a partition's path, as the simple and the complex key generator make paths.
+Ranges come from the metadata table's partition ``column_stats``, from the statistics in a Parquet file's footer, or
+from the path of a partition, as the simple and the complex key generator make paths.
 
-A row's partition column has the value that its path names. Every Hudi reader prunes by that. Only an index that
-leaves moved records in their old partition (``hoodie.*.update.partition.path=false``) writes rows for which this
-is false.
+A row's partition column has the value in the path of its partition. Every Hudi reader prunes by it. It is not true for
+rows that an index keeps in their old partition when they move (``hoodie.*.update.partition.path=false``).
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ import pyarrow.parquet as pq
 
 from tagstream.table.file_group.base_file import open_base_file
 from tagstream.table.file_group.ordering_wrapper import TYPES, convert
+from tagstream.table.keys.generators import generator_of
 from tagstream.table.keys.keys import DEFAULT_PARTITION, values_of_path
 from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.metadata.metadata_table import COLUMN_STATS_PARTITION, MetadataTable
@@ -35,9 +35,9 @@ from tagstream.table.storage.storage import Storage
 
 @dataclass(frozen=True)
 class ColumnRange:
-    """No value is smaller than ``lower`` or greater than ``upper`` (None: not known); they need not occur.
+    """The range of a column: no value is smaller than ``lower`` or greater than ``upper`` (None: not known).
 
-    ``has_nulls`` False: there is none. ``all_null``: there are no values at all.
+    The bounds need not occur as values. ``has_nulls`` False: no value is null. ``all_null``: all values are null.
     """
 
     lower: pa.Scalar | None = None
@@ -47,7 +47,7 @@ class ColumnRange:
 
     @property
     def is_unknown(self) -> bool:
-        """True when nothing could be concluded from it."""
+        """True when the range excludes nothing."""
         return self.lower is None and self.upper is None and self.has_nulls and not self.all_null
 
 
@@ -57,7 +57,7 @@ NO_ROWS = ColumnRange(has_nulls=False, all_null=True)
 
 
 def may_match(wanted: Filter, known: ColumnRange) -> bool:
-    """False only when no row with such values can match the filter."""
+    """False only when no row with values in the range can match the filter."""
     if wanted.op is Op.IS_NULL:
         return known.has_nulls
     if known.all_null:
@@ -66,7 +66,7 @@ def may_match(wanted: Filter, known: ColumnRange) -> bool:
         return True
     inside = wanted.values
     if wanted.op is Op.NE:
-        # NaN is unequal to everything and in no range.
+        # NaN is unequal to every value, and outside of all ranges.
         return pa.types.is_floating(wanted.field.type) or not _is_only(known, inside[0])
     if known.lower is not None:
         inside = inside.filter(_LOWER[wanted.op](inside, known.lower))
@@ -79,7 +79,7 @@ def _any(values: pa.Array, _: pa.Scalar) -> pa.Array:
     return values.is_valid()
 
 
-# What the filter's value must be to the least and to the greatest value of the column.
+# How the filter's value must compare with the least and with the greatest value of the column.
 _LOWER = {Op.EQ: pc.greater_equal, Op.IN: pc.greater_equal, Op.LT: pc.greater, Op.LE: pc.greater_equal, Op.GT: _any,
           Op.GE: _any}  # fmt: skip
 _UPPER = {Op.EQ: pc.less_equal, Op.IN: pc.less_equal, Op.LT: _any, Op.LE: _any, Op.GT: pc.less,
@@ -87,7 +87,7 @@ _UPPER = {Op.EQ: pc.less_equal, Op.IN: pc.less_equal, Op.LT: _any, Op.LE: _any, 
 
 
 def _is_only(known: ColumnRange, value: pa.Scalar) -> bool:
-    """Whether the value is all there is between the bounds."""
+    """Whether both bounds are this value, so that the column has no other one."""
     ends = (known.lower, known.upper)
     return all(end is not None and pc.equal(end, value).as_py() for end in ends)
 
@@ -105,8 +105,8 @@ _FIRST_UNSAFE: Final = 0xEE  # first UTF-8 byte of U+E000
 def column_stats(metadata: MetadataTable, field: pa.Field, files: Sequence[File]) -> pa.Table:
     """One row for each of the files that has statistics of the column.
 
-    Columns ``partition_path``, ``file_name``, ``min`` and ``max`` (of the field's type; null: not known),
-    ``value_count`` (rows, nulls among them) and ``null_count``.
+    Columns: ``partition_path``, ``file_name``, ``min`` and ``max`` (of the field's type; null: not known),
+    ``value_count`` (rows, including nulls) and ``null_count``.
     """
     rows = [(*file, *_ends_of_record(record, field.type), record["valueCount"], record["nullCount"])
             for _, file, record in _records(metadata, [field.name], files)]  # fmt: skip
@@ -124,7 +124,7 @@ def metadata_ranges(
     found: dict[File, dict[str, ColumnRange]] = {file: {} for file in files}
     plain = {
         field.name: field for field in fields if not pa.types.is_nested(field.type)
-    }  # in others all counts as null
+    }  # all values of nested columns count as null
     for column, file, record in _records(metadata, list(plain), files):
         known = _range_of_record(record, plain[column].type)
         if not known.is_unknown:
@@ -139,7 +139,7 @@ def _records(metadata: MetadataTable, columns: Sequence[str], files: Sequence[Fi
 
 
 def _range_of_record(record: Record, kind: pa.DataType) -> ColumnRange:
-    """Where all values are null the ends may be zeros, which mean nothing; a log of deletes has no rows to count."""
+    """The range of a record of column statistics. If all values are null, the bounds may be meaningless zeros."""
     rows, nulls = record["valueCount"], record["nullCount"]
     if rows is None or nulls is None:
         return UNKNOWN
@@ -156,7 +156,7 @@ def _ends_of_record(record: Record, kind: pa.DataType) -> tuple[Any, Any]:
 
 
 def _value(wrapped: Any, value_type: Any, kind: pa.DataType) -> Any:
-    """A wrapped value as one of the column's type; None where it is not known to mean that."""
+    """A wrapped value as a value of the column's type; None when it cannot be converted safely."""
     if wrapped is None:
         return None
     name, value = wrapped[0], wrapped[1]["value"]
@@ -170,7 +170,7 @@ def _value(wrapped: Any, value_type: Any, kind: pa.DataType) -> Any:
         else:
             return None
         if pa.types.is_float32(typed.type) and pa.types.is_float64(kind):
-            typed = to_double(typed)  # a file from before the column was widened, as its values are read
+            typed = to_double(typed)  # a file from before the column was widened; its values are read in the same way
         converted = typed if typed.type == kind else convert(typed, kind)
         found = None if converted is None else converted[0].as_py()
     except (pa.ArrowException, ArithmeticError, LookupError, TypeError, ValueError):
@@ -179,19 +179,19 @@ def _value(wrapped: Any, value_type: Any, kind: pa.DataType) -> Any:
 
 
 def _decimal(value: bytes, value_type: Any) -> decimal.Decimal:
-    """The unscaled number, big-endian. From version 9 on the value's type tells its scale.
+    """A decimal from the bytes of its unscaled number, big-endian. From version 9 on ``value_type`` has the scale.
 
-    Before, a decimal(30,15) of its own wrapper becomes bytes when Hudi 0.15 compacts the metadata table.
+    Before, Hudi 0.15 turns its decimal(30,15) wrapper into bytes when it compacts the metadata table.
     """
     scale = int(value_type["additionalInfo"].split(",")[1]) if value_type is not None else _WRAPPED_SCALE
     return decimal.Decimal(int.from_bytes(value, "big", signed=True)).scaleb(-scale, decimal.Context(prec=80))
 
 
 def _is_ordered_as_here(value: Any) -> bool:
-    """Whether every value between two such ends in Java's order is between them in Arrow's.
+    """Whether every value between two such bounds in Java's order is between them in Arrow's, too.
 
-    Java orders texts by UTF-16 units, bytes as signed ones, and NaN after all numbers. A text below U+D800 compares to
-    every other text alike in both.
+    Java compares texts by UTF-16 units and bytes as signed numbers, and NaN is the greatest number. A text below U+D800
+    compares with every other text in the same way in both.
     """
     if isinstance(value, str):
         return all(byte < _FIRST_UNSAFE for byte in value.encode())
@@ -199,7 +199,7 @@ def _is_ordered_as_here(value: Any) -> bool:
 
 
 def footer_ranges(storage: Storage, rel: str, fields: Iterable[pa.Field]) -> dict[str, ColumnRange]:
-    """The range of each field in a base file; unknown where the file tells nothing or has another type."""
+    """The range of each field in a base file; unknown where the file has no statistics or another type."""
     with open_base_file(storage, rel) as file:
         return {field.name: _range_of_footer(file, field) for field in fields}
 
@@ -209,7 +209,7 @@ def _range_of_footer(file: pq.ParquetFile, field: pa.Field) -> ColumnRange:
     if metadata.num_rows == 0:
         return NO_ROWS
     if field.name not in file.schema_arrow.names:
-        return NO_VALUES  # rows of a file from before the column was added have null there
+        return NO_VALUES  # the file is older than the column, which is null in its rows
     if pa.types.is_nested(field.type) or file.schema_arrow.field(field.name).type != field.type:
         return UNKNOWN
     columns = [n for n in range(metadata.num_columns) if metadata.schema.column(n).path == field.name]
@@ -237,11 +237,11 @@ def _ends_of_statistics(statistics: pq.Statistics, kind: pa.DataType) -> tuple[p
             return None, None
         return pa.scalar(ends[0], kind), pa.scalar(ends[1], kind)
     except (pa.ArrowException, NotImplementedError, OverflowError, TypeError, ValueError):
-        return None, None  # a value that has no Python form, for example a date after the year 9999
+        return None, None  # a value without a Python form, for example a date after the year 9999
 
 
 def _range_of_groups(ranges: list[ColumnRange]) -> ColumnRange:
-    """The range of all row groups together."""
+    """The common range of all row groups."""
     valued = [found for found in ranges if not found.all_null]
     has_nulls = any(found.has_nulls for found in ranges)
     if not valued:
@@ -253,18 +253,17 @@ def _range_of_groups(ranges: list[ColumnRange]) -> ColumnRange:
     return ColumnRange(ends[0], ends[1], has_nulls)
 
 
-_GENERATORS = ("SimpleKeyGenerator", "ComplexKeyGenerator")
 _NO_VALUE = (DEFAULT_PARTITION, "default", "")
 _ESCAPED = re.compile("%([0-9A-Fa-f]{2})")
 
 
 def partition_ranges(config: TableConfig, partition_path: str, schema: pa.Schema) -> dict[str, ColumnRange]:
-    """The one value of each partition column; unknown where the path does not tell."""
+    """The value of each partition column in a path, as a range; without columns that the path does not determine."""
     if config.dropped_fields:
         return _of_dropped(config, partition_path, schema)
-    generator = config.key_generator.rsplit(".", 1)[-1].replace("AvroKeyGenerator", "KeyGenerator")
+    generator = generator_of(config.key_generator)
     segments = partition_path.split("/")
-    if generator not in _GENERATORS or len(segments) != len(config.partition_fields):
+    if generator is None or not generator.path_has_values or len(segments) != len(config.partition_fields):
         return {}
     named = zip(config.partition_fields, segments, strict=True)
     return {
@@ -275,7 +274,7 @@ def partition_ranges(config: TableConfig, partition_path: str, schema: pa.Schema
 
 
 def _of_dropped(config: TableConfig, path: str, schema: pa.Schema) -> dict[str, ColumnRange]:
-    """Of columns that only the path holds: exactly what a reader makes of it."""
+    """The values of columns that only the path has, as readers read them."""
     values = values_of_path(path, config.partition_fields)
     found: dict[str, ColumnRange] = {}
     for name, value in zip(config.partition_fields, values or (), strict=values is not None):
@@ -296,7 +295,7 @@ def _range_of_folder(config: TableConfig, name: str, text: str, kind: pa.DataTyp
         text = _ESCAPED.sub(lambda match: chr(int(match[1], 16)), text)
     t = pa.types
     if not (t.is_string(kind) or t.is_integer(kind) or t.is_boolean(kind) or t.is_date(kind)):
-        return UNKNOWN  # their texts depend on the writer
+        return UNKNOWN  # the text of other types depends on the writer
     try:
         value = pa.scalar(text).cast(kind)
     except pa.ArrowInvalid:

@@ -1,9 +1,8 @@
-"""Leave out partitions and file slices that cannot hold a row of a filtered read.
+"""Skip partitions and file slices that cannot have a row of a filtered read.
 
-A slice is left out only when none of its files, base or log, can hold such a row: an update may have changed what
-the base file says, and merging needs all versions of a record. So filters are applied to merged rows, never
-before. In a bucketed table, filters that fix every hash field to some values leave only the buckets of these
-values.
+A slice is skipped only when none of its files, base or log, can have such a row: an update may have changed the value
+in the base file, and a merge needs all versions of a record. So filters are applied to merged rows. In a bucketed
+table, filters that fix every hash field to some values select the buckets of these values.
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ Ranges = dict[str, ColumnRange]
 
 @dataclass
 class SkipReport:
-    """What a read left out, counted while it goes on. Files of partitions that were skipped are not looked at.
+    """Counts of what a read skipped, updated during the read. Files of skipped partitions are not counted.
 
-    ``skipped_by``: files by what ruled them out last: ``metadata table`` or ``footers``, or another pruner's name.
+    ``skipped_by``: number of files by the pruner that excluded them: ``metadata table``, ``footers``, or another name.
     """
 
     partitions: int = 0
@@ -43,7 +42,7 @@ class SkipReport:
 
 @dataclass(frozen=True)
 class Pruner:
-    """Looks at slices, also of several partitions: for each of them whether it may hold a row."""
+    """Decides for each of some slices, also of several partitions, whether it may have a matching row."""
 
     name: str
     may_hold: Callable[[Sequence[FileSlice]], Sequence[bool]]
@@ -51,7 +50,7 @@ class Pruner:
 
 @dataclass(frozen=True)
 class DataSkipping:
-    """The filters of one read and what is known to skip by. ``pruners`` are asked in their order."""
+    """The filters of one read and the means to skip files. ``pruners`` are applied in their order."""
 
     filters: tuple[Filter, ...]
     table: HoodieTable
@@ -67,30 +66,30 @@ class DataSkipping:
         comparisons: Iterable[Comparison],
         report: SkipReport | None = None,
     ) -> DataSkipping:
-        """Bind the comparisons to the table's columns; ConfigError where they do not fit."""
+        """Bind the comparisons to the table's columns; ConfigError when a comparison does not fit its column."""
         filters = bind(comparisons, schema)
         pruners = slice_pruners(table, timeline, filters) if filters else ()
         return DataSkipping(filters, table, schema, pruners, report if report is not None else SkipReport())
 
     def asking_last(self, pruner: Pruner) -> DataSkipping:
-        """The same with one more pruner behind the others."""
+        """A copy with one more pruner, after the others."""
         return replace(self, pruners=(*self.pruners, pruner))
 
     def asking_first(self, pruner: Pruner) -> DataSkipping:
-        """The same with one more pruner before the others."""
+        """A copy with one more pruner, before the others."""
         return replace(self, pruners=(pruner, *self.pruners))
 
     def with_filter(self, more: Filter) -> DataSkipping:
-        """The same with one more filter, which statistics are not asked about."""
+        """A copy with one more filter, which is applied to rows but not to statistics."""
         return replace(self, filters=(*self.filters, more))
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns the filters look at."""
+        """The columns of the filters."""
         return tuple(dict.fromkeys(found.column for found in self.filters))
 
     def partitions(self, paths: Iterable[str]) -> list[str]:
-        """The partitions that may hold rows, by the values their paths name."""
+        """The partitions that may have matching rows, by the values in their paths."""
         found = list(paths)
         kept = [path for path in found if not self._ruled_out(path)]
         self.report.partitions += len(found)
@@ -98,7 +97,7 @@ class DataSkipping:
         return kept
 
     def slices(self, slices: Sequence[FileSlice]) -> list[FileSlice]:
-        """Those of the slices that may hold rows."""
+        """The slices that may have matching rows."""
         report, kept = self.report, list(slices)
         report.files += sum(map(_files, kept))
         for pruner in self.pruners:
@@ -111,7 +110,7 @@ class DataSkipping:
         return kept
 
     def rows(self, batch: pa.Table) -> pa.Table:
-        """The rows of merged ones that the filters let through."""
+        """The merged rows that match all filters."""
         return matching(batch, self.filters)
 
     def _ruled_out(self, path: str) -> bool:
@@ -119,13 +118,13 @@ class DataSkipping:
 
 
 def excludes(filters: Sequence[Filter], ranges: Ranges) -> bool:
-    """Whether values in these ranges fail one of the filters; a column that is not named may have any value."""
+    """Whether values in these ranges cannot match all filters. A column without a range may have any value."""
     return any(found.column in ranges and not may_match(found, ranges[found.column]) for found in filters)
 
 
 def slice_pruners(table: HoodieTable, timeline: Timeline, filters: Sequence[Filter]) -> tuple[Pruner, ...]:
-    """What can rule out slices of this table, cheapest first. A pruner of another kind is added here."""
-    # A file without a column has nulls there, but for a column that the partition's path holds.
+    """The pruners of this table's slices, cheapest first. Add pruners of other kinds here."""
+    # A column that a file lacks is null in its rows, except columns that only the partition's path has.
     stored = tuple(found for found in filters if found.column not in table.config.dropped_fields)
     if not stored:
         return ()
@@ -139,9 +138,9 @@ def _files(found: FileSlice) -> int:
 
 @dataclass(frozen=True)
 class _Statistics:
-    """Column statistics of files: those of the metadata table, and for base files that it does not tell of their footers.
+    """Column statistics of files: from the metadata table and, where that has none, from the footers of base files.
 
-    ``known`` keeps what the first step found for the second.
+    ``known`` passes the results of :meth:`by_metadata` to :meth:`by_footers`.
     """
 
     table: HoodieTable
@@ -154,7 +153,7 @@ class _Statistics:
         return list({found.column: found.field for found in self.filters}.values())
 
     def by_metadata(self, slices: Sequence[FileSlice]) -> list[bool]:
-        """Ask the metadata table about all files of the slices at once."""
+        """Check all files of the slices in the metadata table with one lookup."""
         if self.metadata is None or COLUMN_STATS_PARTITION not in self.metadata.partitions:
             return [True] * len(slices)
         self.known.clear()
@@ -162,7 +161,7 @@ class _Statistics:
         return [not all(self._excluded(file) for file in _names(found)) for found in slices]
 
     def by_footers(self, slices: Sequence[FileSlice]) -> list[bool]:
-        """Open a base file's footer where that can rule out the slice: its logs, of which nothing else tells, are."""
+        """Check the footer of a slice's base file if all of the slice's logs are excluded: else it cannot exclude it."""
         return [not self._out_by_footer(found) for found in slices]
 
     def _out_by_footer(self, found: FileSlice) -> bool:
@@ -170,8 +169,10 @@ class _Statistics:
             return False
         if not all(self._excluded((found.partition_path, log.name)) for log in found.log_files):
             return False
-        told = self.known.get((found.partition_path, found.base_file.name), {})
-        unknown = [wanted for wanted in self.fields if wanted.name not in told or _is_partial(told[wanted.name])]
+        recorded = self.known.get((found.partition_path, found.base_file.name), {})
+        unknown = [
+            wanted for wanted in self.fields if wanted.name not in recorded or _is_partial(recorded[wanted.name])
+        ]
         if not unknown:
             return False
         return excludes(self.filters, footer_ranges(self.table.storage, found.base_path, unknown))
@@ -189,11 +190,11 @@ def _names(found: FileSlice) -> list[tuple[str, str]]:
     return [(found.partition_path, name) for name in (*names, *(log.name for log in found.log_files))]
 
 
-_MOST = 10_000  # combinations of values worth hashing
+_MOST = 10_000  # most combinations of values that are hashed
 
 
 def bucket_pruner(hashing: BucketHash, filters: Sequence[Filter]) -> Pruner | None:
-    """A pruner of file slices; None where the filters leave a hash field open, or the text of values in keys is not sure."""
+    """A pruner by bucket; None when the filters do not fix all hash fields, or a value's text in keys is not certain."""
     fixed = [_texts([f for f in filters if f.column == name and f.op in (Op.EQ, Op.IN)]) for name in hashing.fields]
     if any(values is None for values in fixed):
         return None
@@ -204,7 +205,7 @@ def bucket_pruner(hashing: BucketHash, filters: Sequence[Filter]) -> Pruner | No
     wanted = set(hashing.buckets(pa.array(keys, pa.string())).tolist())
 
     def may_hold(slices: Sequence[FileSlice]) -> list[bool]:
-        # A group that names no bucket is not one of the bucket index; it may hold anything.
+        # A file group without a bucket number in its id is not of the bucket index, and may have any row.
         return [(bucket := bucket_of(s.file_id)) is None or bucket in wanted for s in slices]
 
     return Pruner("buckets", may_hold)
@@ -219,7 +220,7 @@ def _key(hashing: BucketHash, values: Sequence[str]) -> str:
 
 
 def _texts(filters: Sequence[Filter]) -> set[str] | None:
-    """The values that all filters of one column allow, as they stand in record keys; None: any, or not sure."""
+    """Texts, as in record keys, of the values that all filters of one column allow; None: any value, or not certain."""
     found: set[str] | None = None
     for one in filters:
         kind = one.values.type

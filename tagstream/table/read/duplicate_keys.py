@@ -1,4 +1,4 @@
-"""Live keys that are there more than once, found by their hashes, so that memory is 8 bytes a row and not the keys."""
+"""Find live keys that occur more than once. It compares hashes, which take 8 bytes of memory for each row."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _Hashes = npt.NDArray[np.uint64]
 
 
 class DuplicateKeys:
-    """Reads the live keys of a table partition by partition; ``rows`` counts them.
+    """Checks the live keys of a table partition by partition; ``rows`` counts them.
 
-    Keys with equal hashes are read once more and compared themselves.
+    Keys with equal hashes are read again and compared as texts.
     """
 
     def __init__(self, view: FileSystemView, table: HoodieTable, *, global_keys: bool) -> None:
@@ -38,7 +38,7 @@ class DuplicateKeys:
             self._reader = SliceReader(table, view.timeline, view.as_of, schema, (RECORD_KEY,))
 
     def check(self, partition: str) -> Iterator[str]:
-        """Keys that are in a partition several times."""
+        """Describe the keys that occur more than once in a partition."""
         if self._reader is None:
             return
         try:
@@ -50,7 +50,7 @@ class DuplicateKeys:
                 suspects = _concat([k.filter(pa.array(_among(k, twice))) for k in self._keys(self._reader, partition)])
                 for count in suspects.value_counts().to_pylist():
                     if count["counts"] > 1:
-                        yield f"key {count['values']!r} of partition {partition!r} is there {count['counts']} times"
+                        yield f"key {count['values']!r} occurs {count['counts']} times in partition {partition!r}"
         except TableError as error:
             yield str(error)
             return
@@ -59,7 +59,7 @@ class DuplicateKeys:
             self._all.append(np.unique(hashes))
 
     def check_between(self) -> Iterator[str]:
-        """With global keys: those that are in several of the partitions checked."""
+        """With global keys: describe the keys that occur in several of the checked partitions."""
         if self._reader is None or not self._all:
             return
         twice = repeated(np.concatenate(self._all))
@@ -70,7 +70,7 @@ class DuplicateKeys:
             if not np.isin(hashes, twice).any():
                 continue
             for keys in self._keys(self._reader, partition):
-                # A row loop: only over keys that a sound table has none of.
+                # A row loop, only over duplicate keys, which a sound table does not have.
                 for key in pc.unique(keys.filter(pa.array(_among(keys, twice)))).to_pylist():
                     found = where.setdefault(key, [])
                     if partition not in found:
@@ -86,7 +86,7 @@ class DuplicateKeys:
 
 
 def key_hashes(keys: pa.Array) -> _Hashes:
-    """A number of 64 bits for each key; equal ones for equal keys."""
+    """A hash of 64 bits for each key; equal keys have equal hashes."""
     return pd.util.hash_array(keys.to_numpy(zero_copy_only=False), categorize=False)
 
 
@@ -95,7 +95,7 @@ def _among(keys: pa.Array, hashes: _Hashes) -> npt.NDArray[np.bool_]:
 
 
 def repeated(hashes: _Hashes) -> _Hashes:
-    """Values that occur more than once."""
+    """The values that occur more than once, each once."""
     ordered = np.sort(hashes)
     return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
 

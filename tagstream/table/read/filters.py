@@ -1,6 +1,6 @@
-"""Filters of a read: simple comparisons of a column with values, all of which must hold.
+"""Filters of a read: comparisons of a column with values, all of which must be true.
 
-A comparison with a null is never true, as in SQL; NaN is unequal to every number and neither less nor greater.
+A comparison with null is never true, as in SQL. NaN is unequal to every number, and neither less nor greater.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tagstream.table.errors import ConfigError
 
 
 class Op(StrEnum):
-    """How a column is compared."""
+    """The operators of comparisons."""
 
     EQ = "="
     NE = "!="
@@ -53,11 +53,14 @@ class Comparison:
 
     @staticmethod
     def parse(text: str) -> Comparison:
-        """``name = x``, ``name in (x, 'y, z')``, ``name is null`` ...; quotes around a value are optional."""
+        """Parse ``name = x``, ``name in (x, 'y, z')``, ``name is null`` ...; a value may be quoted.
+
+        ConfigError otherwise.
+        """
         match = _TEXT.fullmatch(text)
         if match is None:
             raise ConfigError(
-                f"{text!r} is no comparison: write COLUMN OP VALUE with one of {', '.join(Op)}; in takes a list in "
+                f"{text!r} is not a comparison: write COLUMN OP VALUE with one of {', '.join(Op)}; in needs a list in "
                 "parentheses, a text may be in single quotes"
             )
         column, word, rest = match.groups()
@@ -66,19 +69,19 @@ class Comparison:
             return Comparison(column, op)
         if op is Op.IN:
             if not (rest.startswith("(") and rest.endswith(")")):
-                raise ConfigError(f"{text!r}: in takes a list in parentheses, for example {column} in (a, b)")
+                raise ConfigError(f"{text!r}: in needs a list in parentheses, for example {column} in (a, b)")
             return Comparison(column, op, _items(rest[1:-1], text))
         items = _items(rest, text) if rest.startswith("'") else [rest]
         if len(items) != 1 or not rest:
-            raise ConfigError(f"{text!r} must have one value behind {word}")
+            raise ConfigError(f"{text!r} must have one value after {word}")
         return Comparison(column, op, items[0])
 
     @staticmethod
     def parse_all(text: str) -> list[Comparison]:
-        """Comparisons joined by ``and``: ``day >= '2026-01-01' and state in ('open', 'late')``.
+        """Parse comparisons joined by ``and``: ``day >= '2026-01-01' and state in ('open', 'late')``.
 
-        An ``and`` in quotes or in a list is a part of the value. ConfigError for ``or``, ``between`` and ``like``, which
-        are not read.
+        An ``and`` in quotes or in a list is a part of the value. ConfigError for ``or``, ``between`` and ``like``,
+        which are not supported.
         """
         parts, start, depth, quoted = [], 0, 0, False
         for match in _JOINS.finditer(text):
@@ -94,8 +97,8 @@ class Comparison:
                 start = match.end()
             elif sign in _NOT_READ:
                 raise ConfigError(
-                    f"the filter {text!r} has {sign}: comparisons with one of {', '.join(Op)} can be joined by and; read "
-                    "more rows, and filter the result for the rest"
+                    f"the filter {text!r} has {sign}: only comparisons with one of {', '.join(Op)} can be joined by and; "
+                    "read more rows, and filter the result for the rest"
                 )
         if quoted:
             raise ConfigError(f"the filter {text!r} has a quote that is not closed; a quote in a text is written twice")
@@ -104,7 +107,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Filter:
-    """A comparison bound to a table's column: ``values`` are of the column's type, without nulls and NaN."""
+    """A comparison bound to a table's column: ``values`` have the column's type, without nulls and NaN."""
 
     field: pa.Field
     op: Op
@@ -124,7 +127,7 @@ class Filter:
         if self.op is Op.IS_NOT_NULL:
             return column.is_valid()
         if self.op is Op.IN:
-            # One by one where zeros have signs: as members of a set they would be two values.
+            # is_in would distinguish 0.0 from -0.0, so floats are compared one by one.
             if not pa.types.is_floating(self.field.type):
                 return pc.is_in(column, value_set=self.values)
             masks = [pc.equal(column, value).fill_null(False) for value in self.values]
@@ -134,12 +137,12 @@ class Filter:
 
 
 def bind(comparisons: Iterable[Comparison], schema: pa.Schema) -> tuple[Filter, ...]:
-    """Filters on columns of a schema; ConfigError for unknown columns and for values that are none of the column's."""
+    """Filters on columns of a schema. ConfigError for an unknown column, or a value that does not fit the column's type."""
     return tuple(_bind(comparison, schema) for comparison in comparisons)
 
 
 def matching(rows: pa.Table, filters: Sequence[Filter]) -> pa.Table:
-    """The rows that all filters let through."""
+    """The rows that match all filters."""
     for found in filters:
         rows = rows.filter(found.mask(rows))
     return rows
@@ -148,7 +151,7 @@ def matching(rows: pa.Table, filters: Sequence[Filter]) -> pa.Table:
 def _bind(comparison: Comparison, schema: pa.Schema) -> Filter:
     if comparison.column not in schema.names:
         raise ConfigError(
-            f"the filter names column {comparison.column}, which is not there; it can name {', '.join(schema.names)}"
+            f"the filter names column {comparison.column}, which does not exist; the columns are {', '.join(schema.names)}"
         )
     field = schema.field(comparison.column)
     if comparison.op in NULL_TESTS:
@@ -165,7 +168,7 @@ def _bind(comparison: Comparison, schema: pa.Schema) -> Filter:
 
 def _typed(value: Any, field: pa.Field) -> pa.Scalar:
     if value is None or (isinstance(value, float) and math.isnan(value)):
-        raise ConfigError(f"column {field.name} cannot be compared with {value}: nothing matches; test it with is null")
+        raise ConfigError(f"column {field.name} cannot be compared with {value}: nothing matches; use is null")
     try:
         if isinstance(value, float) and pa.types.is_integer(field.type) and not value.is_integer():
             raise ValueError("it has a fraction")  # Arrow would cut it off
@@ -176,14 +179,14 @@ def _typed(value: Any, field: pa.Field) -> pa.Scalar:
         else:
             found = pa.scalar(value).cast(field.type)
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-        raise ConfigError(f"{value!r} is no value of column {field.name}, which is {field.type} ({error})") from None
+        raise ConfigError(f"{value!r} is not a value of column {field.name}, which is {field.type} ({error})") from None
     if pa.types.is_floating(field.type) and math.isnan(found.as_py()):
-        raise ConfigError(f"column {field.name} cannot be compared with NaN: nothing is equal to it, less or greater")
+        raise ConfigError(f"column {field.name} cannot be compared with NaN: no value is equal to it, less or greater")
     return found
 
 
 def _zoned(text: str, kind: pa.DataType) -> pa.Scalar:
-    """A timestamp's text; without an offset it is UTC."""
+    """The timestamp of a text, in UTC unless it has an offset."""
     try:
         return pa.scalar(text).cast(kind)
     except pa.ArrowInvalid:
@@ -196,7 +199,7 @@ def _items(text: str, whole: str) -> list[str]:
         match = _ITEM.match(text, at)
         if match is None or match.end() == at:
             raise ConfigError(
-                f"{whole!r}: the list ends wrongly at {text[at:]!r}; put texts with commas in single quotes"
+                f"{whole!r}: the list cannot be parsed from {text[at:]!r} on; put texts with commas in single quotes"
             )
         quoted, plain = match.groups()
         items.append(quoted.replace("''", "'") if quoted is not None else plain)

@@ -1,14 +1,14 @@
-"""Which version of a record wins in a file slice: log records among each other, then against the base file.
+"""Which version of a record wins in a file slice: first among the log records, then against the base file.
 
 Event-time ordering: a later record or delete replaces an earlier one unless its ordering value is smaller. A
-delete in natural order (without an ordering value) removes whatever came before it, and whatever comes after it
-counts. Commit-time ordering: the later one in log order wins, and the log wins over the base file.
+delete in natural order (without an ordering value) deletes everything before it; records after it are valid.
+Commit-time ordering: the later one in log order wins, and the log wins over the base file.
 
-Log records of a partial update do not have all columns, and are merged column by column. There are two kinds. A
-block of Hudi 1.x whose header says IS_PARTIAL has some columns only (``MERGE INTO`` writes such blocks). And from
-version 9 on a table may say what in a whole row means "as it was" (``hoodie.table.partial.update.mode``): a null
-(IGNORE_DEFAULTS), or a marker in a text or bytes column (FILL_UNAVAILABLE). Both become holes of rows, which are
-filled from the earlier record, and last from the base file's record.
+Log records of a partial update lack some columns, and are merged column by column. There are two kinds. A block of
+Hudi 1.x whose header says IS_PARTIAL has only some columns (``MERGE INTO`` writes such blocks). From version 9 on a
+table may define a value that means "unchanged" (``hoodie.table.partial.update.mode``): null (IGNORE_DEFAULTS), or a
+marker in a text or bytes column (FILL_UNAVAILABLE). Both become holes in rows, which are filled from the earlier
+record, and finally from the base file's record.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Bools = npt.NDArray[np.bool_]
 class LogBatch:
     """The records or deletes of one block. ``orderings`` None: the table has no ordering field.
 
-    ``rows`` is None for a delete block; ``deleted`` marks deletes (also rows that say so of themselves), ``natural``
-    those without an ordering value. ``holes``: by column, the rows that do not say its value (a partial update) and take
-    it from what was there before.
+    ``rows`` is None for a delete block. ``deleted`` marks deletes (also rows with a delete flag), ``natural`` those
+    without an ordering value. ``holes``: by column, the rows that lack its value (a partial update) and take it from
+    the earlier version.
     """
 
     keys: pa.Array
@@ -48,11 +48,11 @@ class LogBatch:
 
 @dataclass(frozen=True)
 class MergedLog:
-    """The winner of each key of a slice's logs, aligned arrays: ``row`` is an index into ``rows``, -1 for a delete.
+    """The winner of each key of a slice's logs, as aligned arrays: ``row`` is an index into ``rows``, -1 for a delete.
 
-    ``unconditional``: wins over the base file whatever its ordering value. ``orderings`` are None where they decide
-    nothing; ``winner_orderings`` are the winners' own values wherever the blocks carry them. ``holes``: by column, the
-    ``rows`` whose value is that of the base file's row.
+    ``unconditional``: the winner replaces the base row whatever its ordering value. ``orderings`` is None when ordering
+    values do not decide; ``winner_orderings`` are the winners' ordering values if the blocks have them. ``holes``: by
+    column, the ``rows`` that take its value from the base file's row.
     """
 
     keys: pa.Array
@@ -66,9 +66,9 @@ class MergedLog:
 
 @dataclass(frozen=True)
 class HoleRule:
-    """What a table takes for "as it was": nulls, or a marker. Neither: only what a block leaves out.
+    """Which values of a table mean "unchanged": nulls, or a marker. Neither: only columns that a block lacks.
 
-    ``both_ways``: an older version that comes late fills the holes of the newer one, as Hudi does with these modes.
+    ``both_ways``: an older version that comes late fills the holes of the newer one, as Hudi does in these modes.
     """
 
     nulls: bool = False
@@ -76,11 +76,11 @@ class HoleRule:
 
     @property
     def both_ways(self) -> bool:
-        """True with one of the modes, false for blocks that leave columns out."""
+        """True for nulls or a marker, false for blocks that lack columns."""
         return self.nulls or self.marker is not None
 
     def holes(self, rows: pa.Table, absent: Sequence[str] = ()) -> dict[str, Bools]:
-        """The holes of rows; ``absent``: columns that the block does not have."""
+        """The holes of rows, by column; ``absent``: columns that the block lacks."""
         found = {name: np.ones(rows.num_rows, dtype=np.bool_) for name in absent if name in rows.column_names}
         for own in rows.schema if self.both_ways else ():
             mask = None if own.name in found else self._mask(rows.column(own.name))
@@ -100,10 +100,12 @@ class HoleRule:
 def fold(
     batches: Sequence[LogBatch], codes: _Ints, count: int, ranks: _Ints | None, late_fills: bool
 ) -> tuple[_Ints, Bools, dict[str, _Ints]]:
-    """Of each of ``count`` keys: (position of the winner, wins over any base row, by column the row its value is in).
+    """For each of ``count`` keys: (position of the winner, whether it wins over any base row, by column the row of the
+    value).
 
-    ``codes`` and ``ranks`` (None: commit time decides) are those of all entries of all batches, one after another. -1 for a
-    value that no record says. Rows are counted over all batches that have some.
+    ``codes`` (key numbers) and ``ranks`` (None: commit time decides) are those of all entries of all batches,
+    concatenated. A value that no record has is -1. Rows are counted over all batches with rows. ``late_fills``: an
+    older version that comes late fills the holes of a newer one.
     """
     names = sorted({name for batch in batches for name in batch.holes})
     winner = np.full(count, -1, dtype=np.int64)
@@ -128,9 +130,9 @@ def fold(
 
 
 def composed(rows: pa.Table, row: _Ints, source: Mapping[str, _Ints]) -> tuple[pa.Table, _Ints, dict[str, Bools]]:
-    """The winners' rows with the values of the records that say them, their numbers by key, and the holes that are left.
+    """(the winners' rows with each value from the record that has it, their index by key, the holes that remain).
 
-    ``row``: of each key the winner's own row, -1 for a delete.
+    ``row``: for each key the winner's own row, -1 for a delete. ``source``: as from :func:`fold`, by column.
     """
     live = np.flatnonzero(row >= 0)
     columns, holes = [], {}
@@ -146,7 +148,7 @@ def composed(rows: pa.Table, row: _Ints, source: Mapping[str, _Ints]) -> tuple[p
 
 
 def filled(updates: pa.Table, holes: Mapping[str, Bools], old: pa.Table) -> pa.Table:
-    """Rows with their holes filled from other rows, one for one."""
+    """Rows with their holes filled from other rows, row by row."""
     columns = []
     for own in updates.schema:
         column = updates.column(own.name)
@@ -160,14 +162,14 @@ def filled(updates: pa.Table, holes: Mapping[str, Bools], old: pa.Table) -> pa.T
 
 
 def taken(log: MergedLog, numbers: _Ints, rows: pa.Table, old: pa.Table) -> pa.Table:
-    """``rows``, which are the log's of these numbers, with their holes filled from ``old``, the base file's rows."""
+    """``rows``, the log's rows with these numbers, with their holes filled from ``old``, the base file's rows."""
     if not log.holes:
         return rows
     return filled(rows, {name: mask[numbers] for name, mask in log.holes.items()}, old)
 
 
 def with_late(base: pa.Table, winner: _Ints, stays: Bools, log: MergedLog, rule: HoleRule) -> pa.Table:
-    """Rows of a base file, the holes of those that stay filled from the older versions that came late, in the log."""
+    """Rows of a base file. In rows that stay, holes are filled from older versions that came late in the log."""
     late = np.flatnonzero(stays)
     late = late[log.row[winner[late]] >= 0]
     if not rule.both_ways or log.rows is None or not len(late):
@@ -182,9 +184,9 @@ def with_late(base: pa.Table, winner: _Ints, stays: Bools, log: MergedLog, rule:
 
 
 def merge_rows(base: pa.Table, winner: _Ints, stays: Bools, log: MergedLog, placed: Bools, rule: HoleRule) -> pa.Table:
-    """Rows of a base file with what the log says of them, holes filled; ``winner`` and ``stays`` of ``match_base``.
+    """Rows of a base file merged with the log, with holes filled; ``winner`` and ``stays`` are from :func:`match_base`.
 
-    ``placed``: winners that had a base row; those of these rows are added.
+    ``placed`` marks winners that have a base row; those of these rows are added to it.
     """
     hit = winner >= 0
     at = np.flatnonzero(hit & ~stays)
@@ -199,7 +201,7 @@ def merge_rows(base: pa.Table, winner: _Ints, stays: Bools, log: MergedLog, plac
 
 
 def _rounds(batches: Sequence[LogBatch], codes: _Ints) -> Iterator[tuple[LogBatch, _Ints, _Ints, _Ints]]:
-    """Batches in parts in which no key is twice: (batch, positions in it, among all entries, and among all rows or -1)."""
+    """Parts of batches with unique keys: (batch, positions in it, among all entries, and among all rows or -1)."""
     start = rows = 0
     for batch in batches:
         here = np.arange(start, start + len(batch.keys), dtype=np.int64)
@@ -213,7 +215,7 @@ def _rounds(batches: Sequence[LogBatch], codes: _Ints) -> Iterator[tuple[LogBatc
 
 
 def _occurrence(codes: _Ints) -> _Ints:
-    """Of each entry how many of the same code came before it."""
+    """For each entry, how many earlier entries have the same code."""
     order = np.argsort(codes, kind="stable")
     ordered = codes[order]
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(codes) else np.zeros(0, dtype=np.int64)
@@ -229,9 +231,10 @@ def _bools(column: pa.ChunkedArray) -> Bools:
 
 
 def merge_log(batches: Sequence[LogBatch], event_time: bool, late_fills: bool = False) -> MergedLog:
-    """Fold the blocks of a slice, in their order, to one winner a key.
+    """Merge the blocks of a slice, in their order, to one winner for each key.
 
-    ``late_fills``: an older version that comes late fills the holes of a newer one.
+    ``event_time``: ordering values decide. ``late_fills``: an older version that comes late fills the holes of a newer
+    one.
     """
     keys = _concat([batch.keys for batch in batches], pa.string())
     data = [batch.rows for batch in batches if batch.rows is not None]
@@ -249,7 +252,7 @@ def merge_log(batches: Sequence[LogBatch], event_time: bool, late_fills: bool = 
         winner, unconditional, source = fold(batches, codes, count, rank, late_fills)
     elif orderings is None:
         winner = np.full(count, -1, dtype=np.int64)
-        winner[codes] = np.arange(len(codes))  # repeated indices: the last one stays
+        winner[codes] = np.arange(len(codes))  # for repeated indices NumPy keeps the last value
         unconditional = np.ones(count, dtype=np.bool_)
     else:
         positions = np.flatnonzero(natural)
@@ -275,7 +278,7 @@ def merge_log(batches: Sequence[LogBatch], event_time: bool, late_fills: bool = 
 def merge_base(keys: pa.Array, orderings: pa.Array | None, log: MergedLog, superseded: Bools) -> tuple[Bools, Bools]:
     """Compare rows of the base file with the log's winners: (rows of the base file that stay, winners that lost).
 
-    ``superseded`` are the winners found to have lost before; the second result includes them.
+    ``superseded`` are winners that lost before; the second result includes them.
     """
     winner, stays = match_base(keys, orderings, log)
     if not stays.any():
@@ -286,7 +289,7 @@ def merge_base(keys: pa.Array, orderings: pa.Array | None, log: MergedLog, super
 
 
 def match_base(keys: pa.Array, orderings: pa.Array | None, log: MergedLog) -> tuple[_Ints, Bools]:
-    """For rows of the base file: (the log's winner of the same key, -1 where it has none; rows that stay in spite of it)."""
+    """For rows of the base file: (index of the log's winner with the same key or -1, whether the base row wins over it)."""
     winner: _Ints = pc.index_in(keys, value_set=log.keys).fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
     stays = np.zeros(len(keys), dtype=np.bool_)
     hit = np.flatnonzero(winner >= 0)
@@ -294,7 +297,7 @@ def match_base(keys: pa.Array, orderings: pa.Array | None, log: MergedLog) -> tu
         return winner, stays
     base_ordering = orderings.take(pa.array(hit))
     log_ordering = log.orderings.take(pa.array(winner[hit]))
-    # Nulls are smaller than every value; equal ones go to the log.
+    # Nulls are smaller than every value. For equal values the log wins.
     later = pc.or_(
         greater(base_ordering, log_ordering).fill_null(False), _null_only_in_log(base_ordering, log_ordering)
     )
@@ -307,7 +310,7 @@ def _null_only_in_log(base: pa.Array, log: pa.Array) -> pa.Array:
 
 
 def _greatest(codes: _Ints, rank: _Ints, barrier: _Ints) -> _Ints:
-    """Position of the winner of each code: greatest rank, then latest position, from the barrier on."""
+    """Position of the winner of each code, from the barrier on: greatest rank, then latest position."""
     positions = np.arange(len(codes), dtype=np.int64)
     counted = positions >= barrier[codes]
     codes, rank, positions = codes[counted], rank[counted], positions[counted]

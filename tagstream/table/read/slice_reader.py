@@ -1,6 +1,6 @@
-"""Read one file slice: the base file and its logs merged to live rows.
+"""Read one file slice: the base file and its logs, merged to live rows.
 
-Partition columns that the files leave out get their values from the partition's path.
+Partition columns that the files lack get their values from the partition's path.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from tagstream.table.timeline.timeline import Timeline
 
 
 def path_columns(config: TableConfig, partition_path: str, names: Sequence[str]) -> dict[str, str | None]:
-    """The text of each of the columns ``names`` that only the path holds; null of a partition without a value.
+    """The text of each column in ``names`` that only the path has; null for a partition without a value.
 
-    UnsupportedTableError for a path that does not tell.
+    UnsupportedTableError for a path from which the values cannot be read.
     """
     wanted = [name for name in names if name in config.dropped_fields]
     if not wanted:
@@ -39,14 +39,14 @@ def path_columns(config: TableConfig, partition_path: str, names: Sequence[str])
     values = values_of_path(partition_path, config.partition_fields)
     if values is None:
         raise UnsupportedTableError(
-            f"table {config.name}: the path of partition {partition_path!r} has not one folder for each of its partition "
-            f"columns ({', '.join(config.partition_fields)}), which its files leave out, so it does not tell their values"
+            f"table {config.name}: the path of partition {partition_path!r} does not have one folder for each of its "
+            f"partition columns ({', '.join(config.partition_fields)}), which its files lack, so their values are not known"
         )
     return {name: value for name, value in zip(config.partition_fields, values, strict=True) if name in wanted}
 
 
 def with_path_columns(rows: pa.Table, values: dict[str, str | None]) -> pa.Table:
-    """The rows with these columns' values in every row; one that they lack comes behind the others."""
+    """The rows with these values in every row of the columns; a column that they lack is added at the end."""
     for name, value in values.items():
         place, field = rows.schema.get_field_index(name), pa.field(name, pa.string())
         column = pa.repeat(pa.scalar(value, pa.string()), rows.num_rows)
@@ -63,8 +63,8 @@ _Bools = npt.NDArray[np.bool_]
 class SliceReader:
     """Reads slices of one table as of one instant.
 
-    ``file_schema`` is the table's full schema with meta columns, ``columns`` the ones wanted. ``keep_orderings``: log
-    batches carry the ordering values also where commit time decides, and they decide nothing.
+    ``file_schema`` is the table's full schema with meta columns, ``columns`` are the columns to return.
+    ``keep_orderings``: log batches have the ordering values even if commit time decides.
     """
 
     table: HoodieTable
@@ -75,12 +75,12 @@ class SliceReader:
     keep_orderings: bool = False
 
     def read(self, file_slice: FileSlice) -> Iterator[pa.Table]:
-        """The slice's live rows in bounded batches: those of the base file first, then those only logs have."""
+        """The slice's live rows in bounded batches: first those of the base file, then those that only logs have."""
         values = path_columns(self.table.config, file_slice.partition_path, self.columns)
         return (with_path_columns(batch, values) for batch in self._stored(file_slice))
 
     def _stored(self, file_slice: FileSlice) -> Iterator[pa.Table]:
-        """The same with what the files have; null in the columns that they leave out."""
+        """As :meth:`read`, with null in the columns that the files lack."""
         if not file_slice.log_files:
             yield from (batch.select(self.columns) for batch in self.base_batches(file_slice, self.columns))
             return
@@ -109,7 +109,10 @@ class SliceReader:
         return list(self.scan_logs(file_slice))
 
     def scan_logs(self, file_slice: FileSlice) -> Iterator[LogBatch]:
-        """The same one by one, each read when it is asked for."""
+        """As :meth:`log_batches`, one by one, each read when it is needed.
+
+        UnsupportedTableError if logs cannot be merged.
+        """
         check_mergeable(self.table)
         return (self._batch(block) for block in self._blocks(file_slice))
 
@@ -120,19 +123,19 @@ class SliceReader:
 
     @property
     def hole_rule(self) -> HoleRule:
-        """What a value that stands for "as it was" looks like in this table."""
+        """Which values mean "unchanged" in this table."""
         config = self.table.config
         return HoleRule(config.partial_update is PartialUpdate.IGNORE_DEFAULTS, config.unavailable_marker)
 
     @property
     def _needed(self) -> set[str]:
-        """The columns wanted and those the merge looks at."""
+        """The columns to return and those that the merge needs."""
         config = self.table.config
         ordering = columns_of(config.ordering_fields, self.file_schema.names)
         return {*self.columns, RECORD_KEY, DELETED_FIELD, *ordering, config.delete_field or DELETED_FIELD}
 
     def base_batches(self, file_slice: FileSlice, columns: tuple[str, ...] | list[str]) -> Iterator[pa.Table]:
-        """Rows of the slice's base file alone; none for a slice without one."""
+        """Rows of the slice's base file, without its logs; none for a slice without a base file."""
         if file_slice.base_path is None:
             return
         path = self.table.storage.where(file_slice.base_path)
@@ -146,12 +149,21 @@ class SliceReader:
                 raise CorruptFileError(f"base file {path} cannot be read to its end ({error}): restore it") from error
 
     def _blocks(self, file_slice: FileSlice) -> list[LogBlock]:
-        """The data and delete blocks that count, in order: committed, not rolled back, not after ``as_of``."""
+        """The valid data and delete blocks, in order: committed, not rolled back, not after ``as_of``.
+
+        UnsupportedTableError for rows in an HFile block, which Hudi writes with ``hoodie.logfile.data.block.format=hfile``.
+        """
         queued: list[LogBlock] = []
         for rel in file_slice.log_paths:
             for block in scan_log_file(self.table.storage, rel):
                 if block.type is BlockType.COMMAND or (block.type in RECORD_BLOCKS and self._counts(block)):
                     queued = with_block(queued, block)
+                elif block.type is BlockType.HFILE_DATA and self._counts(block):
+                    raise UnsupportedTableError(
+                        f"{self.table.storage.where(rel)} has rows in an HFile block (instant {block.instant}), which this "
+                        "version does not read: compact the table with Hudi, and set "
+                        "hoodie.logfile.data.block.format=parquet or avro for its writers"
+                    )
         return queued
 
     def _counts(self, block: LogBlock) -> bool:
@@ -177,12 +189,12 @@ class SliceReader:
         return LogBatch(keys, rows, self.ordering(rows), deleted, np.zeros(len(keys), dtype=np.bool_), holes)
 
     def ordering(self, rows: pa.Table) -> pa.Array | None:
-        """The ordering values of rows; None where they decide nothing and are not asked for."""
+        """The ordering values of rows; None when they do not decide and are not kept."""
         return ordering_column(rows, self._ordering_fields)
 
     @property
     def ordering_type(self) -> pa.DataType | None:
-        """Type of these values."""
+        """Type of the values of :meth:`ordering`."""
         return ordering_type(self.file_schema, self._ordering_fields)
 
     @property
@@ -190,7 +202,7 @@ class SliceReader:
         return self.table.config.ordering_fields if self.event_time or self.keep_orderings else ()
 
     def _deleted(self, rows: pa.Table) -> _Bools:
-        """Rows of a data block that are deletes: by their flag, change-log operation, or configured marker."""
+        """Which rows of a data block are deletes: by delete flag, change-log operation, or the configured marker."""
         config = self.table.config
         deleted = np.zeros(rows.num_rows, dtype=np.bool_)
         if DELETED_FIELD in rows.column_names and pa.types.is_boolean(rows.schema.field(DELETED_FIELD).type):
@@ -203,17 +215,19 @@ class SliceReader:
 
 
 def check_mergeable(table: HoodieTable) -> None:
-    """UnsupportedTableError when the table's settings keep its logs from being merged here."""
+    """UnsupportedTableError when this program cannot merge the logs of a table with these settings."""
     config = table.config
     problem = None
     if config.merge_mode is MergeMode.CUSTOM:
-        problem = f"its records merge by foreign code ({config.payload_class or 'CUSTOM merge mode'})"
+        problem = f"its records are merged by Java code ({config.payload_class or 'CUSTOM merge mode'})"
     elif len(config.ordering_fields) > 1 and config.is_event_time and not config.table_version.several_ordering_fields:
-        problem = f"it has several ordering fields ({', '.join(config.ordering_fields)}), which version 6 does not know"
+        problem = (
+            f"it has several ordering fields ({', '.join(config.ordering_fields)}), which version 6 does not support"
+        )
     elif config.partial_update is PartialUpdate.OTHER:
-        problem = f"it has {PARTIAL_UPDATE_MODE}={config.raw.get(PARTIAL_UPDATE_MODE)}, which is not known here"
+        problem = f"it has {PARTIAL_UPDATE_MODE}={config.raw.get(PARTIAL_UPDATE_MODE)}, which is not supported"
     elif not config.populate_meta_fields:
-        problem = "its log records carry no record keys (hoodie.populate.meta.fields=false)"
+        problem = "its log records have no record keys (hoodie.populate.meta.fields=false)"
     if problem:
         raise UnsupportedTableError(
             f"cannot merge the log files of table {config.name} at {table.base_path}: {problem}; compact it with Hudi first"

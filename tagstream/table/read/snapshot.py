@@ -1,11 +1,10 @@
-"""Live rows of a table as of an instant, as Arrow: all, those that filters accept, those of some writes or keys.
+"""Live rows of a table as of an instant, as Arrow: all, those that match filters, those of some writes or keys.
 
-The incremental query returns the rows of the writes that were completed after a time. Hudi's rule: from table
-version 8 on the time of a write is its completion time, up to version 7 its own time. A row has the time of its
-write in ``_hoodie_commit_time``, which compaction and clustering keep. Deleted rows are not in the answer.
+The incremental query returns the rows of the writes that were completed after a time. As in Hudi, the time of a write
+is its completion time from table version 8 on, and its instant time up to version 7. A row has the instant time of its
+write in ``_hoodie_commit_time``, which compaction and clustering keep. Deleted rows are not in the result.
 
-A look-up of keys in a file slice returns the keys with a live row in its base file or logs, and their ordering
-values.
+A lookup of keys in a file slice returns the keys with a live row in its base file or logs, and their ordering values.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.errors import CorruptFileError, UnsupportedTableError
+from tagstream.table.errors import FileGoneError, UnsupportedTableError
 from tagstream.table.fields import columns_of, with_type
 from tagstream.table.file_group.base_file import open_base_file
 from tagstream.table.file_group.fs_view import FileSlice, FileSystemView
@@ -36,23 +35,26 @@ from tagstream.table.timeline.timeline import FileGroupId, Timeline
 
 @dataclass(frozen=True)
 class Changed:
-    """``times``: of the writes, as the rows tell them. ``groups``: (partition path, file id) that these writes wrote to."""
+    """``times``: instants of the writes, as in the rows.
+
+    ``groups``: (partition path, file id) of groups that they changed.
+    """
 
     times: frozenset[str]
     groups: frozenset[FileGroupId]
 
     def partitions(self, paths: Iterable[str]) -> list[str]:
-        """Those of the partition paths that hold one of the groups, in their order."""
+        """The partition paths that have one of the groups, in their order."""
         mine = {partition for partition, _ in self.groups}
         return [path for path in paths if path in mine]
 
     def filter(self, schema: pa.Schema) -> Filter:
-        """Lets the rows of these writes through. ``schema``: of the table, with its meta columns."""
+        """A filter for the rows of these writes; ``schema`` is that of the table, with its meta columns."""
         field = schema.field(COMMIT_TIME)
         return Filter(field, Op.IN, pa.array(sorted(self.times), field.type))
 
     def pruner(self) -> Pruner:
-        """Rules out the slices of groups that none of the writes wrote to."""
+        """A pruner that excludes the slices of groups that none of the writes changed."""
 
         def may_hold(slices: Sequence[FileSlice]) -> list[bool]:
             return [(found.partition_path, found.file_id) in self.groups for found in slices]
@@ -61,7 +63,7 @@ class Changed:
 
 
 def changed_since(table: HoodieTable, timeline: Timeline, since: str, as_of: str | None = None) -> Changed:
-    """The writes after ``since``, and up to ``as_of`` (instant times, 17 digits); archived ones are found, too."""
+    """The writes after ``since`` and up to ``as_of`` (instant times, 17 digits), including archived ones."""
     times, groups = set[str](), set[FileGroupId]()
     for time, metadata in _writes(table, timeline, since):
         if as_of is not None and time > as_of:
@@ -72,20 +74,20 @@ def changed_since(table: HoodieTable, timeline: Timeline, since: str, as_of: str
 
 
 def _writes(table: HoodieTable, timeline: Timeline, since: str) -> Iterator[tuple[str, CommitMetadata]]:
-    """Time and content of each write that was completed after a time."""
+    """(instant time, content) of each write that was completed after a time."""
     active = {instant.time for instant in timeline.completed_writes}
     for instant in timeline.completed_writes:
         if (instant.completion_time or instant.time) > since:
             yield instant.time, timeline.metadata(table.storage, instant)
     if not table.config.has_completion_times and timeline.start is not None and since >= timeline.start:
-        return  # what was archived is older
+        return  # archived writes are older
     for action in table.archived_after(since):
         if action.time not in active and action.metadata is not None:
             where = f"the archived {action.action} {action.time} of {table.base_path}"
             yield action.time, CommitMetadata.from_bytes(action.metadata, where)
 
 
-_ASKED_TOGETHER = 64  # partitions
+_ASKED_TOGETHER = 64  # partitions in one lookup of the metadata table
 
 
 def read_snapshot(
@@ -100,11 +102,11 @@ def read_snapshot(
 ) -> pa.Table:
     """All live rows in one Arrow table. ``columns``: by default the meta columns and all user columns.
 
-    ``partitions``: partition paths to read, all by default. ``as_of``: an instant time; the newest by default.
-    ``filters``: comparisons that all must hold; partitions and files that cannot hold such rows are not read, and
-    counted in ``report``. ``buckets``: how the table is bucketed, which no property of it tells; where the filters fix the
-    hash fields, only their buckets are read. ``since``: an instant time; only rows of writes that were completed after it
-    (changed.py).
+    ``partitions``: partition paths to read, by default all. ``as_of``: an instant time, by default the newest.
+    ``filters``: comparisons that must all be true. Partitions and files that cannot have such rows are skipped, and
+    counted in ``report``. ``buckets``: the table's bucket hash, which no table property has; if the filters fix the
+    hash fields, only their buckets are read. ``since``: an instant time; only rows of writes that were completed after
+    it (:func:`changed_since`). ValueError for unknown columns.
     """
     schema, batches = scan_snapshot(table, columns, partitions, as_of, filters, report, buckets, since)
     return pa.concat_tables([schema.empty_table(), *batches])
@@ -120,7 +122,7 @@ def scan_snapshot(
     buckets: BucketHash | None = None,
     since: str | None = None,
 ) -> tuple[pa.Schema, Iterator[pa.Table]]:
-    """The schema and the live rows in bounded batches; the arguments are those of ``read_snapshot``."""
+    """The schema and the live rows in bounded batches, with the arguments of ``read_snapshot``."""
     timeline = table.timeline()
     view = table.view(timeline, as_of)
     full = snapshot_schema(table, timeline, view)
@@ -152,9 +154,9 @@ def scan_snapshot(
 def read_slices(
     reader: SliceReader, view: FileSystemView, partitions: Iterable[str], skipping: DataSkipping
 ) -> Iterator[pa.Table]:
-    """Rows of the partitions' slices that the filters let through; the reader's columns hold those of the filters."""
+    """Rows of the partitions' slices that match the filters; the reader's columns must include those of the filters."""
     wanted = skipping.partitions(partitions)
-    # Many partitions are one question to the metadata table; without filters there is none to ask.
+    # Many partitions need one lookup in the metadata table. Without filters there is none.
     size = _ASKED_TOGETHER if skipping.filters else 1
     for start in range(0, len(wanted), size):
         listed = [found for partition in wanted[start : start + size] for found in view.latest_merged_slices(partition)]
@@ -166,13 +168,13 @@ def read_slices(
 def snapshot_schema(table: HoodieTable, timeline: Timeline, view: FileSystemView) -> pa.Schema:
     """Meta columns and user columns: of the newest commit's schema, else of the properties, else of a base file.
 
-    Partition columns that the files leave out are behind the others.
+    Partition columns that the files lack are at the end.
     """
     return with_dropped(stored_schema(table, timeline, view), table.config)
 
 
 def stored_schema(table: HoodieTable, timeline: Timeline, view: FileSystemView) -> pa.Schema:
-    """The same of the rows as they are stored: without partition columns where the table leaves them out."""
+    """As :func:`snapshot_schema`, for the stored rows: without partition columns if the table drops them."""
     avro = table.schema_json(timeline, view.as_of)
     if avro is not None:
         return with_meta(avro_to_arrow(avro))
@@ -184,13 +186,13 @@ def stored_schema(table: HoodieTable, timeline: Timeline, view: FileSystemView) 
     if view.as_of is None:
         return with_meta(pa.schema([]))
     raise UnsupportedTableError(
-        f"table {table.config.name} at {table.base_path} tells its schema nowhere (no commit, property or base file "
-        f"has one); only its meta columns {', '.join(META_COLUMNS)} are known"
+        f"table {table.config.name} at {table.base_path} has no schema (neither in a commit, nor in its properties, nor "
+        f"in a base file); only its meta columns {', '.join(META_COLUMNS)} are known"
     )
 
 
 def key_reader(table: HoodieTable, timeline: Timeline, as_of: str, ordering_type: pa.DataType | None) -> SliceReader:
-    """Reader of the key column and, where ``ordering_type`` is given, of the ordering columns in that type (a struct's)."""
+    """A reader of the record key and, with ``ordering_type``, of the ordering columns in that type (or its members)."""
     schema = snapshot_schema(table, timeline, table.view(timeline, as_of))
     fields = table.config.deciding_fields if ordering_type is not None else ()
     kinds = [ordering_type] if len(fields) == 1 else [member.type for member in ordering_type or ()]
@@ -203,17 +205,17 @@ def key_reader(table: HoodieTable, timeline: Timeline, as_of: str, ordering_type
 def lookup_slice(
     reader: SliceReader, file_slice: FileSlice, keys: pa.Array, in_base: pa.Array
 ) -> tuple[pa.Array, pa.Array | None]:
-    """The keys that have a live row in the slice, and the rows' ordering values (None: the reader has no such column).
+    """(keys with a live row in the slice, their ordering values or None if the reader has no ordering column).
 
-    ``keys``: distinct strings to look for. ``in_base``: those among them that the base file may hold; where none may,
-    it is not opened. CorruptFileError names a file that is missing or cannot be read.
+    ``keys``: distinct strings to look up. ``in_base``: the keys that the base file may have; without any it is not
+    opened. CorruptFileError names a file that is missing or cannot be read.
     """
     try:
         return _lookup(reader, file_slice, keys, in_base)
     except FileNotFoundError as e:
-        raise CorruptFileError(
+        raise FileGoneError(
             f"{e.filename} is part of the table as of {reader.as_of} and is missing; restore it, or start again if a "
-            "cleaner removed it just now"
+            "clean has just removed it"
         ) from e
 
 
@@ -247,6 +249,6 @@ def _concat(reader: SliceReader, found: list[tuple[pa.Array, pa.Array | None]]) 
     kind = reader.ordering_type if len(reader.columns) > 1 else None
     if kind is None:
         return keys, None
-    # A log without a single record of a known ordering value has no such column: its rows count as unknown.
+    # Logs without a record that has an ordering value have no such column: their values are null.
     orderings = [o.cast(kind) if o is not None else pa.nulls(len(k), kind) for k, o in found]
     return keys, pa.concat_arrays(orderings) if orderings else pa.array([], kind)

@@ -1,17 +1,17 @@
 """How the stored rows of a table were written: by which key generator, and whether into buckets.
 
-Another key generator than the table's doubles every key, or puts rows into another partition. Hudi's key
-generators, their flags and Spark SQL make different paths of the same values, and the table's properties do not
-always say which. A few stored rows of a few partitions do, with the record keys and partition paths that their
-writer gave them.
+Another key generator than the table's duplicates every key, or puts rows into another partition. Hudi's key
+generators, their options and Spark SQL make different paths from the same values, and the table's properties do not
+always say which. So a few stored rows of a few partitions are checked: they have the record keys and partition paths
+that their writer made.
 
 Hudi's versions disagree on the complex generator with one key field: 0.14.1 to 1.0.2 write the value alone
 (``k1``), versions before and after ``field:value`` (``id:k1``).
 
-Rows of a bucketed table are placed by a hash of their key, which no table property says. File ids of a bucket
-index begin with the bucket's number in eight digits (BucketIdentifier.newBucketFileIdPrefix). The
-consistent-hashing engine keeps its buckets in ``.hoodie/.bucket_index``. A random id that looks like a number
-under 10,000 has odds of 1 in 450,000.
+Rows of a bucketed table are placed by a hash of their key. No table property says so. File ids of a bucket index begin
+with the bucket number in eight digits (BucketIdentifier.newBucketFileIdPrefix). The consistent-hashing engine keeps its
+buckets in ``.hoodie/.bucket_index``. The probability that a random id looks like a bucket number under 10,000 is 1 in
+450,000.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from tagstream.table.file_group.base_file import open_base_file
 from tagstream.table.file_group.log_file import scan_log_file
 from tagstream.table.file_group.log_format import BlockType
 from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
+from tagstream.table.keys.generators import KeyKind, key_generator_type
 from tagstream.table.keys.keys import KeyGenerator
 from tagstream.table.keys.time_partition import PREFIX
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -43,15 +44,15 @@ from tagstream.table.timeline.commit_metadata import WriteStat
 from tagstream.table.timeline.timeline import Timeline
 
 _PARTITIONS: Final = 16
-_COMMITS: Final = 32  # the newest ones: their files are there, but for those that a rewrite left behind
-_ROWS: Final = 16  # of a file
+_COMMITS: Final = 32  # the newest commits, whose files mostly still exist
+_ROWS: Final = 16  # of each file
 _DELETED: Final = "_hoodie_is_deleted"
 _DATA: Final = (BlockType.AVRO_DATA, BlockType.PARQUET_DATA)
 
 
 @dataclass(frozen=True)
 class StoredRows:
-    """Rows of one file of a partition: the columns that were asked for and the meta columns."""
+    """Rows of one file of a partition: the requested columns and the meta columns."""
 
     partition: str
     path: str
@@ -59,10 +60,10 @@ class StoredRows:
 
 
 def stored_rows(table: HoodieTable, fields: Sequence[str], *, partitions: int = _PARTITIONS) -> Iterator[StoredRows]:
-    """Rows of one file in each of so many partitions, those that were written last; none of a table without a commit.
+    """Rows of one file in each of the last written ``partitions`` partitions; none for a table without a commit.
 
-    ``fields``: columns, or fields of structs by their dotted path. Files that lack one of them are passed over.
-    Columns that only partition paths hold have the path's values: made of them again it must be the same.
+    ``fields``: columns, or fields of structs by their dotted path. Files that lack one of them are skipped.
+    Columns that only partition paths have get the path's values: the path made from them must be the same.
     """
     text = table.schema_json()
     if text is None or not table.config.populate_meta_fields:
@@ -100,7 +101,7 @@ def _rows(table: HoodieTable, stat: WriteStat, wanted: pa.Schema) -> pa.Table | 
             return _of_log(table, stat.path, wanted)
         return _of_base(table, stat.path, wanted)
     except (FileNotFoundError, CorruptFileError, UnsupportedTableError):
-        return None  # a rewrite has taken its place, or the load of the index will say what is wrong with it
+        return None  # a rewrite has replaced it, or the load of the index will report its error
 
 
 def _of_base(table: HoodieTable, rel: str, wanted: pa.Schema) -> pa.Table | None:
@@ -114,7 +115,7 @@ def _of_base(table: HoodieTable, rel: str, wanted: pa.Schema) -> pa.Table | None
 
 
 def _of_log(table: HoodieTable, rel: str, wanted: pa.Schema) -> pa.Table | None:
-    """The first rows that are no deletes: these need not have a value in partition fields."""
+    """The first rows that are not deletes, because deletes may lack values of partition fields."""
     marks = pa.schema([pa.field(_DELETED, pa.bool_()), pa.field(OPERATION, pa.string())])
     for block in scan_log_file(table.storage, rel):
         if block.type not in _DATA or not set(wanted.names) <= block.columns:
@@ -143,7 +144,7 @@ _ZONES = (
 
 @dataclass(frozen=True)
 class Difference:
-    """A stored row whose key or path the generator does not make. ``what``: which of the two."""
+    """A stored row whose key or path the generator does not make. ``what`` is :data:`KEY` or :data:`PATH`."""
 
     what: str
     stored: str
@@ -152,11 +153,11 @@ class Difference:
 
 
 def fitting_generator(table: HoodieTable, generator: KeyGenerator, *, moves: bool = True) -> KeyGenerator:
-    """The generator with timestamps in partition paths in the form that the table's rows have.
+    """The generator, adapted to the form of timestamps in the partition paths of the table's rows.
 
-    ``moves``: a row whose partition field changes moves to its new partition. Where it does not, a row's path may be another
-    one than its fields make, and tells little by itself.
-    TableConfigMismatchError where it makes other keys than the rows have, or none of their paths, with what would.
+    ``moves``: a row whose partition field changes moves to its new partition. Otherwise a row's path may differ from
+    the path of its fields, so that single rows prove little. TableConfigMismatchError when the generator makes other
+    keys than the rows have, or none of their paths; it says what would fit.
     """
     fields = (*generator.record_key_fields, *generator.partition_fields)
     samples = [found for found in stored_rows(table, fields) if _can_be_made(generator, found)]
@@ -168,22 +169,25 @@ def fitting_generator(table: HoodieTable, generator: KeyGenerator, *, moves: boo
     if not wrong:
         return best
     hint = _hint(generator, samples, len(wrong), moves)
-    # Rows that an earlier writer left in their partition explain single files; a wrong generator fits none.
+    # Rows that an earlier writer kept in their old partition explain single files. A wrong generator fits no file.
     by_path = all(difference.what == PATH for difference in wrong)
     if hint is None and by_path and (not moves or len(wrong) < len(samples)):
         return best
     first = next((d for d in wrong if d.what == KEY), wrong[0])
     name = f"table {table.config.name} at {table.base_path}"
     raise TableConfigMismatchError(
-        f"{name}: the {generator.kind.value} key generator makes {_shown(first.made)} of the {first.what} "
-        f"{_shown(first.stored)} of a row in {first.at.path}, so this job would write the row a second time, or beside its "
-        f"partition; {hint or 'its writer had another key generator, or other flags of it'}. {CHECK_STORED}=false starts in "
-        "spite of it"
+        f"{name}: the {generator.kind.value} key generator makes {_shown(first.made)} instead of the {first.what} "
+        f"{_shown(first.stored)} of a row in {first.at.path}, so this job would write the row a second time, or into "
+        f"another partition; {hint or 'its writer had another key generator, or other options'}. {CHECK_STORED}=false skips "
+        "this check"
     )
 
 
 def _hint(generator: KeyGenerator, samples: Sequence[StoredRows], wrong: int, moves: bool) -> str | None:
-    """What the generator that fits more files would need; a time zone has to fit all, and says nothing of rows that stay."""
+    """How to get the generator that fits more files.
+
+    A time zone must fit all files, and is not tried if rows do not move.
+    """
     counts = [(len(list(differences(form, samples))), text) for form, text in _flags(generator)]
     if moves:
         counts += [(0, text) for form, text in _zones(generator) if next(differences(form, samples), None) is None]
@@ -192,7 +196,7 @@ def _hint(generator: KeyGenerator, samples: Sequence[StoredRows], wrong: int, mo
 
 
 def _can_be_made(generator: KeyGenerator, found: StoredRows) -> bool:
-    """False where a column has not the type that the generator takes: that is said elsewhere."""
+    """False when a column does not have the type that the generator needs: another check reports it."""
     try:
         generator.check(found.rows.schema, digits=True)
     except ConfigError:
@@ -201,7 +205,7 @@ def _can_be_made(generator: KeyGenerator, found: StoredRows) -> bool:
 
 
 def differences(generator: KeyGenerator, samples: Iterable[StoredRows]) -> Iterator[Difference]:
-    """One for each file that none of its rows fits: an index over all partitions may keep a row where it was."""
+    """One difference for each file that none of its rows fits: a global index may keep rows in their old partition."""
     for found in samples:
         rows = found.rows
         pairs = (
@@ -215,7 +219,7 @@ def differences(generator: KeyGenerator, samples: Iterable[StoredRows]) -> Itera
 
 
 def _forms(generator: KeyGenerator) -> Sequence[KeyGenerator]:
-    """The same generator, as Hudi has it elsewhere without saying so in the table's properties."""
+    """The generator with forms of timestamps that Hudi may use without naming them in the table's properties."""
     return (
         replace(generator, sql_times=True),
         replace(generator, consistent_timestamps=True),
@@ -224,7 +228,7 @@ def _forms(generator: KeyGenerator) -> Sequence[KeyGenerator]:
 
 
 def _flags(generator: KeyGenerator) -> Iterator[tuple[KeyGenerator, str]]:
-    """Generators with another flag, and what to do where their paths are the table's."""
+    """Generators with another option, and the advice if their paths are the table's."""
     properties = "correct hoodie.properties of the table"
     for hive in (generator.hive_style, not generator.hive_style):
         for encoded in (generator.url_encode, not generator.url_encode):
@@ -244,12 +248,12 @@ def _flags(generator: KeyGenerator) -> Iterator[tuple[KeyGenerator, str]]:
 
 
 def _zones(generator: KeyGenerator) -> Iterator[tuple[KeyGenerator, str]]:
-    """The generator in other time zones, and what to do where its paths are the table's."""
+    """The generator in other time zones, and the advice if its paths are the table's."""
     times = generator.times
     for zone in _ZONES if times is not None else ():
         yield (
             replace(generator, times=times and replace(times, output_zone=zone)),
-            f"its paths are in another time zone, such as {zone}: say so with {PREFIX}timezone",
+            f"its paths are in another time zone, such as {zone}: set {PREFIX}timezone",
         )
 
 
@@ -258,13 +262,13 @@ def _shown(text: str | None) -> str:
 
 
 def names_single_key(table: HoodieTable) -> bool | None:
-    """True for ``field:value``, False for the value alone; None when it does not matter or no row can tell."""
+    """True for ``field:value``, False for the value alone; None when it does not matter or no row shows it."""
     fields = table.config.record_key_fields
-    if "Complex" not in table.config.key_generator or len(fields) != 1:
+    if key_generator_type(table.config.key_generator) != KeyKind.COMPLEX or len(fields) != 1:
         return None
     timeline = table.timeline()
     if fields[0] not in snapshot_schema(table, timeline, table.view(timeline)).names:
-        return None  # a new table: no commit, property or file has a schema yet
+        return None  # a new table: neither a commit nor the properties nor a file has a schema
     _, batches = scan_snapshot(table, [RECORD_KEY, fields[0]])
     batch = next((batch for batch in batches if batch.num_rows), None)
     if batch is None:
@@ -272,21 +276,21 @@ def names_single_key(table: HoodieTable) -> bool | None:
     key, value = batch.column(RECORD_KEY)[0].as_py(), batch.column(fields[0]).slice(0, 1)
     if pa.types.is_string(value.type):
         return bool(key == f"{fields[0]}:{pc.fill_null(value, '')[0].as_py()}")
-    # Other types never begin with their field's name and a colon.
+    # Values of other types never begin with their field's name and a colon.
     return bool(key.startswith(f"{fields[0]}:"))
 
 
 _BUCKET_ID = re.compile(r"0000\d{4}-")
 _CONSISTENT = ".bucket_index"
-_LOST = "rows would be put where nobody looks for them"
+_LOST = "rows would be put where its readers do not search them"
 _BY_RING = (
-    f"its buckets are those of consistent hashing (seen by {META_FOLDER}/{_CONSISTENT}), which only Hudi keeps, and "
+    f"its buckets are those of consistent hashing (shown by {META_FOLDER}/{_CONSISTENT}), which only Hudi supports, and "
     f"{_LOST}; write it with Hudi, or copy it into a table with another index"
 )
 
 
 def bucket_evidence(table: HoodieTable, timeline: Timeline) -> str | None:
-    """What shows that the table is bucketed: a file id of its newest write, or the engine's folder; None: it is not."""
+    """What shows that the table is bucketed: a file id of its newest write, or the folder of buckets; None if it is not."""
     if any(entry.name == _CONSISTENT and entry.is_dir for entry in table.storage.list(META_FOLDER)):
         return f"{META_FOLDER}/{_CONSISTENT}"
     found = _file_ids(table, timeline)
@@ -294,7 +298,7 @@ def bucket_evidence(table: HoodieTable, timeline: Timeline) -> str | None:
 
 
 def _file_ids(table: HoodieTable, timeline: Timeline) -> list[str]:
-    """Those of the newest write that has files, or of all files where no write on the timeline has: of deletes alone."""
+    """File ids of the newest write with files, or of all files if no write on the timeline has any."""
     for instant in reversed(timeline.completed_writes):
         names = [s.path.rpartition("/")[2] for s in timeline.metadata(table.storage, instant).all_stats() if s.path]
         found = [part.file_id for name in names if (part := parse_base_file_name(name) or parse_log_file_name(name))]
@@ -307,8 +311,9 @@ def _file_ids(table: HoodieTable, timeline: Timeline) -> list[str]:
 
 
 def check_bucketed(table: HoodieTable, *, wanted: bool) -> None:
-    """UnsupportedTableError for a bucketed table where none is ``wanted``: a writer with a bucket index would not find rows
-    put elsewhere. And for one with rows that is not bucketed where one is wanted.
+    """UnsupportedTableError if the table is bucketed and ``wanted`` is false, or not bucketed and ``wanted`` is true.
+
+    A writer with a bucket index searches a row only in its bucket. A table without rows fits both.
     """
     timeline = table.timeline()
     evidence = bucket_evidence(table, timeline)
@@ -318,7 +323,7 @@ def check_bucketed(table: HoodieTable, *, wanted: bool) -> None:
             + (
                 _BY_RING
                 if evidence
-                else f"its file groups are no buckets, and {_LOST}; use the index it was written with"
+                else f"its file groups are not buckets, and {_LOST}; use the index that it was written with"
             )
         )
     if evidence is not None and _CONSISTENT in evidence:
@@ -326,6 +331,6 @@ def check_bucketed(table: HoodieTable, *, wanted: bool) -> None:
     if evidence is not None and not wanted:
         raise UnsupportedTableError(
             f"cannot write table {table.config.name} at {table.base_path}: it is bucketed (hoodie.index.type=BUCKET; "
-            f"seen by {evidence}), and another index does not place rows by the bucket of their key, where its readers and "
-            "writers look for them; give hoodie.index.type=BUCKET and its hoodie.bucket.index.num.buckets"
+            f"shown by {evidence}), and another index does not place rows by the bucket of their key, where its readers and "
+            "writers search them; set hoodie.index.type=BUCKET and its hoodie.bucket.index.num.buckets"
         )

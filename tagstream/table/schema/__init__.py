@@ -1,1 +1,1 @@
-"""Avro and Arrow schemas of a table, and rows brought to them."""
+"""Avro and Arrow schemas of a table, and rows converted to them."""

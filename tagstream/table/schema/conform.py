@@ -1,14 +1,13 @@
-"""Rows of older files brought to the table's schema: types that are widened, columns by name, lost logical types.
+"""Convert rows of older files to the table's schema: wider types, columns by name, lost logical types.
 
-A type is widened, stays, or does not fit. Hudi's own rules (``SchemaChangeUtils.isTypeUpdateAllow``) allow more.
+A type is widened, unchanged, or does not fit. Hudi's rules (``SchemaChangeUtils.isTypeUpdateAllow``) allow more.
 Here only those changes are allowed that every reader of files of different ages reads correctly: int to long,
 float to double, a decimal with more digits before the point.
 
-Hudi 0.x and 1.0 lost the logical types of a record on the way to Parquet: a ``timestamp-millis`` became numbers of
-milliseconds under the annotation of microseconds, and a local timestamp became a plain long. Once the table's
-schema has the right type, the numbers are of its unit, as Hudi 1.2 reads them. No number is divided: only the type
-changes. Where the table's schema has microseconds, the numbers are microseconds. This holds at any depth, and for
-base files and logs alike.
+Hudi 0.x and 1.0 lost logical types when they wrote Parquet: a ``timestamp-millis`` became numbers of milliseconds
+under the annotation of microseconds, and a local timestamp became a plain long. Once the table's schema has the right
+type, the numbers have its unit, as Hudi 1.2 reads them. No number is divided: only the type changes. Where the table's
+schema has microseconds, the numbers are microseconds. This holds at any depth, for base files and log files.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ _MOST_DIGITS = 38
 
 
 def widened(own: pa.DataType, incoming: pa.DataType) -> pa.DataType | None:
-    """The type that holds the values of both, one of the two or a wider decimal; None where there is none.
+    """The type that holds the values of both types: one of the two, or a wider decimal. None where there is none.
 
-    ``own`` comes back where it holds what comes: the same type, or a narrower one.
+    Returns ``own`` where it holds values of ``incoming``: the same type, or a narrower one.
     """
     if own.equals(incoming):
         return own
@@ -36,7 +35,7 @@ def widened(own: pa.DataType, incoming: pa.DataType) -> pa.DataType | None:
         return own if own.bit_width >= incoming.bit_width else incoming
     if t.is_floating(own) and t.is_floating(incoming):
         return own if own.bit_width >= incoming.bit_width else incoming
-    if t.is_float64(own) and t.is_int32(incoming):  # exact; the other way old files would have to be read as doubles
+    if t.is_float64(own) and t.is_int32(incoming):  # exact; int to double would need old files to be read as doubles
         return own
     if t.is_decimal(own) and t.is_decimal(incoming):
         return _decimal(own, incoming)
@@ -52,8 +51,9 @@ def widened(own: pa.DataType, incoming: pa.DataType) -> pa.DataType | None:
 
 
 def is_judged(own: pa.DataType, incoming: pa.DataType) -> bool:
-    """Whether values of the one type go into the other one by one, as far as each fits: moments of other units, numbers of
-    a moment's ticks, decimals of another scale.
+    """Whether values of ``incoming`` are converted to ``own`` one by one, with an error for each that does not fit.
+
+    Examples are timestamps of other units, numbers of a timestamp's units, and decimals of another scale.
     """
     t = pa.types
     if t.is_decimal(own):
@@ -69,14 +69,14 @@ def to_double(values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 def _decimal(own: pa.Decimal128Type, incoming: pa.Decimal128Type) -> pa.DataType | None:
-    """The scale never changes: readers do not agree on files of different scales. Digits before the point are added."""
+    """A wider decimal of the same scale: readers do not agree on files of different scales."""
     before = max(own.precision - own.scale, incoming.precision - incoming.scale)
     precision = before + own.scale
     return pa.decimal128(precision, own.scale) if precision <= _MOST_DIGITS else None
 
 
 def _struct(own: pa.StructType, incoming: pa.StructType) -> pa.DataType | None:
-    """Fields by name; one that only what comes has is added behind the others, one that it lacks stays."""
+    """Fields by name. A new field is added at the end, a missing one is kept."""
     fields: list[pa.Field] = []
     for field in own:
         at = incoming.get_field_index(field.name)
@@ -103,12 +103,12 @@ def _element(own: pa.Field, incoming: pa.Field) -> pa.Field | None:
 
 
 def same_names(names: Sequence[str], other: str) -> str | None:
-    """The one of the names that differs from ``other`` in its case alone: some engines take the two for one."""
+    """The name that differs from ``other`` only in case, which some engines treat as the same name; None without one."""
     return next((name for name in names if name != other and name.lower() == other.lower()), None)
 
 
 def alike(fields: Iterable[pa.Field], path: str = "") -> tuple[str, str] | None:
-    """Two fields, at any depth, whose names differ in their case alone, as dotted paths; None where there are none."""
+    """Two fields, at any depth, whose names differ only in case, as dotted paths; None where there are none."""
     seen: dict[str, str] = {}
     for field in fields:
         name = f"{path}{field.name}"
@@ -122,7 +122,7 @@ def alike(fields: Iterable[pa.Field], path: str = "") -> tuple[str, str] | None:
 
 
 def _within(kind: pa.DataType) -> Iterable[pa.Field]:
-    """The fields of a type's values: members of a struct, elements of a list, keys and values of a map."""
+    """The inner fields of a type: members of a struct, elements of a list, keys and values of a map."""
     if pa.types.is_map(kind):
         return (kind.key_field, kind.item_field)
     return [kind.field(n) for n in range(kind.num_fields)]
@@ -134,9 +134,9 @@ _Values = TypeVar("_Values", pa.Array, pa.ChunkedArray)
 def conform(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
     """Rows with exactly the columns and types of ``schema``.
 
-    Columns and struct fields are matched by name, as Hudi's schema evolution does: a missing one is null, one that is
-    not wanted is dropped. List element names (``array``, ``element``, ``item``) do not matter. ``where`` (a file or
-    block) is named by the UnsupportedTableError of a column whose values do not fit.
+    Columns and struct fields are matched by name, as Hudi's schema evolution does: a missing one is null, an additional
+    one is dropped. Names of list elements (``array``, ``element``, ``item``) do not matter. UnsupportedTableError for
+    values that do not fit; it names the column and ``where`` (a file or block).
     """
     if rows.schema.equals(schema, check_metadata=False):
         return rows
@@ -153,26 +153,26 @@ def conform(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
                 f"column {field.name!r} of {where} is {column.type} and does not fit {field.type}: {error}; "
                 "read it with the schema it was written in"
             ) from error
-    # from_arrays does not look at nulls: a missing column is null even where the schema says it never is
+    # from_arrays does not check nulls: a missing column is null even if the schema says that it is not nullable
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def as_type(column: _Values, kind: pa.DataType) -> _Values:
-    """A column in a type; one that has it stays as it is.
+    """A column cast to a type; unchanged if it has it.
 
-    Arrow's cast refuses a list that may not be null within a struct that is: a row that was taken by no number has both.
+    Arrow's cast refuses a non-nullable list inside a null struct. Rows taken by a null position have such values.
     """
     return column if column.type == kind else column.cast(kind)
 
 
 def as_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows with the types of ``schema``, whose names they have in the same order."""
+    """Rows cast to the types of ``schema``. They have its names in the same order."""
     columns = [as_type(column, field.type) for column, field in zip(rows.columns, schema, strict=True)]
     return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """A column cast; floats become doubles as Hudi's readers widen them."""
+    """A column cast to a type. Floats become doubles as Hudi's readers widen them."""
     if pa.types.is_float64(kind) and pa.types.is_float32(column.type):
         return to_double(column)
     return as_type(column, kind)
@@ -184,14 +184,14 @@ _LOCAL: Final = (pa.timestamp("ms"), pa.timestamp("us"))
 
 
 def from_file(rows: pa.Table, schema: pa.Schema, where: str) -> pa.Table:
-    """Rows of a file of the table with exactly the columns and types of the table's schema (see ``conform``)."""
+    """Rows of a file of the table with exactly the columns and types of the table's schema (see :func:`conform`)."""
     if rows.schema.equals(schema, check_metadata=False):
         return rows
     return conform(as_meant(rows, schema), schema, where)
 
 
 def as_meant(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows of a file with the types that its numbers have under the table's schema; all else stays as it is."""
+    """Rows of a file with the types that their numbers have under the table's schema; other columns are unchanged."""
     for number, own in enumerate(rows.schema):
         kind = meant_field(own, schema)
         if kind is not own.type:
@@ -201,13 +201,13 @@ def as_meant(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def meant_field(own: pa.Field, schema: pa.Schema | None) -> pa.DataType:
-    """The same of a column under the table's schema; its own type where the schema does not tell of it."""
+    """The type of a file's column under the table's schema; its own type where the schema does not have the column."""
     at = -1 if schema is None else schema.get_field_index(own.name)
     return own.type if schema is None or at < 0 else meant(own.type, schema.field(at).type)
 
 
 def meant(own: pa.DataType, table: pa.DataType) -> pa.DataType:
-    """The type that values of a file's type have under the table's type; ``own`` where the file says what it means."""
+    """The type of a file's values under the table's type; ``own`` where the file's type is right."""
     t = pa.types
     if own == _MICROS:
         return _MILLIS if table == _MILLIS else own

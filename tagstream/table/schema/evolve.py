@@ -1,16 +1,16 @@
-"""How a table's schema follows the schema of incoming records: one function of both schemas and the rules.
+"""Evolve a table's schema to the schema of incoming records, by rules.
 
-The table's schema only grows, unless a rule drops columns: new columns are added at the end and may be null, types
-are widened, and a column that comes no more stays. A change that would lose a value, or would move rows (a key, a
-partition), is refused by name.
+The schema only grows, unless a rule drops columns: new columns are nullable and added at the end, types are widened,
+and a column that is missing in new records is kept. A change that would lose a value or move rows (of a key or a
+partition field) is an error that names the column.
 
-Dropped columns still have values in the files that were not rewritten since. Readers go by names. A column that
-comes again with another type would be read from those files in the new type, which fails or gives other values.
-The same holds for nested columns.
+Dropped columns still have values in the files that were not rewritten since. Readers match columns by name. If a column
+is added again with another type, readers would read it from those files in the new type, which fails or gives other
+values. The same holds for nested columns.
 
-Hudi's schema evolution on read (``hoodie.schema.on.read.enable``) goes by numbers of columns. Each of its changes
-leaves a file ``.hoodie/.schema/<instant>.schemacommit`` with all schemas so far. A renamed column has its values
-under the old name in older files; readers and writers that go by name see nulls there.
+Hudi's schema evolution on read (``hoodie.schema.on.read.enable``) matches columns by ids. Each of its changes writes a
+file ``.hoodie/.schema/<instant>.schemacommit`` with all schemas so far. A renamed column has its values under the old
+name in older files; readers and writers that match by name see nulls there.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ Missing = Literal["null", "drop", "fail"]
 
 @dataclass(frozen=True)
 class EvolutionRules:
-    """``roles``: what a column, or a field of a struct column, is to the table ("record key", ...): it keeps its type and
-    cannot go.
+    """The rules of an evolution.
 
-    ``missing``: what becomes of a column that does not come. ``given``: what comes is a schema that a person gave, not that
-    of a record: its types are meant, so a narrower one is refused, and a new column must be nullable unless
-    ``new_nullable``. ``filled``: columns that are filled where they do not come (a default, a place beside the row).
-    ``aliases``: further names that columns come under, with the columns. ``corrected``: the types that the table's numbers
-    should have had take their place (``table.schema.conform``).
+    ``roles``: the role of a column, or of a field of a struct column, in the table ("record key", ...). It keeps its
+    type and cannot be dropped. ``missing``: what happens to a column that the incoming schema lacks. ``given``: a user
+    gave the incoming schema; it is not that of a record. Then a narrower type is an error, and a new column must be
+    nullable unless ``new_nullable``. ``filled``: columns that are filled where records lack them (from a default, or
+    from outside the record). ``aliases``: other names of incoming columns, with the columns. ``corrected``: whether the
+    right types of the table's numbers replace the wrong ones (``table.schema.conform``).
     """
 
     roles: Mapping[str, str] = field(default_factory=dict)
@@ -57,26 +57,26 @@ class EvolutionRules:
         return hash((*pairs, self.missing, self.given, self.new_nullable, self.filled, self.corrected))
 
     def role(self, column: str) -> str | None:
-        """What the table has in a column: the role of the column, or of a field inside it."""
+        """The role of a column or of a field inside it; None without one."""
         return next((self.roles[name] for name in (column, *self.inside(column)) if name in self.roles), None)
 
     def inside(self, column: str) -> list[str]:
-        """The fields inside a column that have a role, by their dotted paths."""
+        """Dotted paths of the fields inside a column that have a role."""
         return [name for name in self.roles if name.startswith(f"{column}.")]
 
 
 @dataclass(frozen=True)
 class Evolved:
-    """The schema after, and each change in words; no words: the schema is the one before."""
+    """The schema after the evolution, and a text for each change. Without changes it is the schema before."""
 
     schema: pa.Schema
     changes: tuple[str, ...]
 
 
 def evolve(own: pa.Schema, incoming: pa.Schema, rules: EvolutionRules, source: str) -> Evolved:
-    """The table's schema after ``incoming``, both without meta columns. SchemaRefusedError for what may not be.
+    """Evolve the table's schema ``own`` to ``incoming``, both without meta columns. SchemaRefusedError names the column.
 
-    ``source`` is what has the incoming schema, in messages.
+    ``source`` names the incoming schema in messages.
     """
     changes: list[str] = []
     fields = [kept for f in own if (kept := _kept(f, incoming, rules, source, changes)) is not None]
@@ -90,14 +90,14 @@ def evolve(own: pa.Schema, incoming: pa.Schema, rules: EvolutionRules, source: s
         try:
             arrow_to_avro(made, "t")
         except UnsupportedTableError as e:
-            raise SchemaRefusedError(f"{source}: {e}; the table's schema stays as it is") from e
+            raise SchemaRefusedError(f"{source}: {e}; the table's schema is unchanged") from e
     return Evolved(made, tuple(changes))
 
 
 def _kept(
     own: pa.Field, incoming: pa.Schema, rules: EvolutionRules, source: str, changes: list[str]
 ) -> pa.Field | None:
-    """A column of the table after the change; None where it goes."""
+    """A column of the table after the change; None when it is dropped."""
     name = own.name
     if name not in incoming.names:
         return _missing(own, rules, source, changes)
@@ -105,11 +105,11 @@ def _kept(
     kind = _type(own, other, rules, source)
     made = own.with_type(kind).with_nullable(own.nullable or other.nullable)
     if not kind.equals(own.type):
-        changes.append(f"column {name!r} goes from {avro_type(own)} to {avro_type(made)}")
+        changes.append(f"column {name!r} changes from {avro_type(own)} to {avro_type(made)}")
     elif made.nullable and not own.nullable:
         if rules.role(name) is not None:
             return own
-        changes.append(f"column {name!r} may be null now")
+        changes.append(f"column {name!r} is nullable now")
     return made
 
 
@@ -119,23 +119,23 @@ def _missing(own: pa.Field, rules: EvolutionRules, source: str, changes: list[st
         return own
     if (role := rules.role(name)) is not None:
         raise SchemaRefusedError(
-            f"{source} lacks the table's column {name!r}, which is its {role} field; put it back, or make a new table"
+            f"{source} lacks the table's column {name!r}, which is its {role} field; add it again, or make a new table"
         )
     if rules.missing == "fail":
         raise SchemaRefusedError(
             f"{source} lacks the table's column {name!r}, and hoodie.write.set.null.for.missing.columns=false: add the "
-            "column, or let it be null with true"
+            "column, or set it to true to write nulls"
         )
     if rules.missing == "drop":
         changes.append(f"column {name!r} is dropped")
         return None
     if not own.nullable:
-        changes.append(f"column {name!r} does not come any more and may be null now")
+        changes.append(f"column {name!r} is missing in new records and is nullable now")
     return own.with_nullable(True)
 
 
 def _same_at(name: str, own: pa.Field, kind: pa.DataType) -> bool:
-    """Whether a column, or a field inside it, has the same type where the column has the type ``kind``."""
+    """Whether a column, or a field inside it, has the same type when the column has the type ``kind``."""
     before, after = pa.schema([own]), pa.schema([own.with_type(kind)])
     return not has_field(before, name) or type_of(before, name).equals(type_of(after, name))
 
@@ -144,32 +144,34 @@ def _type(own: pa.Field, other: pa.Field, rules: EvolutionRules, source: str) ->
     """The column's type after the change."""
     name, right = own.name, meant(own.type, other.type)
     kind = widened(right if rules.corrected else own.type, other.type)
-    told = f"{source}: column {name!r} is {avro_type(other)}, in the table it is {avro_type(own)}"
+    message = f"{source}: column {name!r} is {avro_type(other)}, in the table it is {avro_type(own)}"
     for field_name in (name, *rules.inside(name)):
         if field_name in rules.roles and (kind is None or not _same_at(field_name, own, kind)):
             it = "it" if field_name == name else f"{field_name!r}"
             raise SchemaRefusedError(
-                f"{told}; {it} is the table's {rules.roles[field_name]} field, whose type never changes: keep it, or make a "
+                f"{message}; {it} is the table's {rules.roles[field_name]} field, whose type never changes: keep it, "
+                "or make a "
                 "new table"
             )
     if kind is None and is_judged(own.type, other.type) and not rules.given:
         return own.type
     if kind is None and not right.equals(own.type):
         raise SchemaRefusedError(
-            f"{told}; where Hudi 0.x or 1.0 wrote the table from such a source, its numbers are of the source's type under "
-            f"the wrong name (milliseconds then read as a time of 1970): set {CORRECT_TIMES}=true, and the table's schema "
-            "is corrected; where they are right as they are, give the source's column the table's type"
+            f"{message}; where Hudi 0.x or 1.0 wrote the table from such a source, its numbers have the source's type under "
+            f"a wrong name (milliseconds are then read as a time of 1970): set {CORRECT_TIMES}=true to correct the table's "
+            "schema; where the numbers are right, give the source's column the table's type"
         )
     if kind is None or (rules.given and _loses(kind, other.type)):
         raise SchemaRefusedError(
-            f"{told}; a column's type is only widened (int to long, float to double, a decimal with more digits before the "
-            "point), for others would lose values: keep it, or give the new type to a column of another name"
+            f"{message}; a column's type is only widened (int to long, float to double, a decimal with more digits "
+            "before the "
+            "point), because other changes would lose values: keep the type, or use a new column name for the new type"
         )
     return kind
 
 
 def _loses(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a person's type is narrower than what the table has; a struct's missing fields are no narrowing."""
+    """Whether a user's type is narrower than the table's. Missing fields of a struct do not make it narrower."""
     t = pa.types
     if t.is_nested(kind):
         return False
@@ -180,18 +182,18 @@ def _added(new: pa.Field, names: list[str], rules: EvolutionRules, source: str) 
     twin = same_names(names, new.name)
     if twin is not None:
         raise SchemaRefusedError(
-            f"{source}: the new column {new.name!r} differs from the table's {twin!r} in its case alone, and engines take "
-            "the two for one; give it another name"
+            f"{source}: the new column {new.name!r} differs from the table's {twin!r} only in case, and engines treat "
+            "them as the same; give it another name"
         )
     twins = alike([new])
     if twins is not None:
         raise SchemaRefusedError(
-            f"{source}: the new column {new.name!r} has the fields {twins[0]!r} and {twins[1]!r}, which differ in their "
-            "case alone, and engines take the two for one; give one of them another name"
+            f"{source}: the new column {new.name!r} has the fields {twins[0]!r} and {twins[1]!r}, which differ only in "
+            "case, and engines treat them as the same; give one of them another name"
         )
     if not new.nullable and not rules.new_nullable:
         raise SchemaRefusedError(
-            f"{source}: the new column {new.name!r} must be nullable, for older rows have no value (a default is for "
+            f"{source}: the new column {new.name!r} must be nullable, because older rows have no value (a default is for "
             f'records only): give it the type ["null", "{avro_type(new)}"] with the default null, or set '
             "hoodie.datasource.write.new.columns.nullable=true"
         )
@@ -199,7 +201,7 @@ def _added(new: pa.Field, names: list[str], rules: EvolutionRules, source: str) 
 
 
 def avro_type(column: pa.Field) -> str:
-    """A column's type as a schema file says it."""
+    """A column's type as in an Avro schema file."""
     try:
         record = arrow_to_avro(pa.schema([pa.field("c", column.type, nullable=False)]), "t")
     except UnsupportedTableError:
@@ -218,7 +220,7 @@ _ITEM = "[]"
 
 @dataclass(frozen=True)
 class Clash:
-    """A new column, or a new member of a nested one, by its path; the type that it had before, and has now."""
+    """A new column, or a new member of a nested one, by its path, with its former and its new type."""
 
     name: str
     was: pa.DataType
@@ -226,8 +228,10 @@ class Clash:
 
 
 def clash(own: pa.Schema, made: pa.Schema, former: Iterable[pa.Schema]) -> Clash | None:
-    """The first thing that ``made`` has and ``own`` lacks, and that files of a ``former`` schema have in another type, whose
-    values its type does not hold; None where there is none. ``former`` is asked only where something is new.
+    """The first column or member that is new in ``made`` and that files of a ``former`` schema have in another type.
+
+    Types that the new type holds do not count. ``own`` is the table's schema before. None where there is none.
+    ``former`` is iterated only when something is new.
     """
     known = dict(_leaves(own))
     new = {path: kind for path, kind in _leaves(made) if path not in known}
@@ -237,9 +241,9 @@ def clash(own: pa.Schema, made: pa.Schema, former: Iterable[pa.Schema]) -> Clash
         for path, was in _leaves(schema):
             for place, now in new.items():
                 if place == path and not _holds(now, was):
-                    return Clash(_told(place), was, now)
+                    return Clash(_path_text(place), was, now)
                 if place != path and _is_above(place, path, known):
-                    return Clash(_told(place), was, now)
+                    return Clash(_path_text(place), was, now)
     return None
 
 
@@ -249,13 +253,13 @@ def _holds(now: pa.DataType, was: pa.DataType) -> bool:
 
 
 def _is_above(place: _Path, path: _Path, known: dict[_Path, pa.DataType]) -> bool:
-    """Whether one of the two is a plain column where the other one is nested."""
+    """Whether one path is a plain column where the other one is nested."""
     short, long = sorted((place, path), key=len)
     return long[: len(short)] == short and short not in known
 
 
 def _leaves(schema: pa.Schema) -> Iterator[tuple[_Path, pa.DataType]]:
-    """Every plain column with its path, those inside of nested ones too."""
+    """Every plain column with its path, including members of nested columns."""
     for column in schema:
         yield from _below((column.name,), column.type)
 
@@ -273,7 +277,7 @@ def _below(path: _Path, kind: pa.DataType) -> Iterator[tuple[_Path, pa.DataType]
         yield path, kind
 
 
-def _told(path: _Path) -> str:
+def _path_text(path: _Path) -> str:
     return ".".join(path).replace(f".{_ITEM}", _ITEM)
 
 
@@ -282,7 +286,7 @@ _SUFFIX = ".schemacommit"
 
 
 def column_not_by_name(storage: Storage) -> str | None:
-    """A column whose name has meant another column, or that had another name; None: names tell the columns of all files."""
+    """A column that was renamed, or whose name was another column's; None when names identify columns in all files."""
     if not any(entry.name == ".schema" and entry.is_dir for entry in storage.list(META_FOLDER)):
         return None
     done = sorted(entry.name for entry in storage.list(_FOLDER) if entry.name.endswith(_SUFFIX))
@@ -294,7 +298,7 @@ def column_not_by_name(storage: Storage) -> str | None:
         found = [pair for schema in schemas for pair in _columns(schema, "")]
     except (ValueError, KeyError, TypeError) as error:
         raise CorruptFileError(
-            f"{storage.where(path)} is no history of schemas ({error!r}); restore the file"
+            f"{storage.where(path)} is not a schema history that can be read ({error!r}); restore the file"
         ) from error
     names: dict[int, str] = {}
     numbers: dict[str, int] = {}
@@ -307,7 +311,7 @@ def column_not_by_name(storage: Storage) -> str | None:
 
 
 def _columns(schema: Any, above: str) -> Iterator[tuple[int, str]]:
-    """(number, path) of the columns and of the members of nested ones."""
+    """(id, path) of the columns and of the members of nested ones."""
     if not isinstance(schema, dict):
         return
     for column in schema.get("fields") or ():

@@ -1,15 +1,15 @@
-"""The Avro schema of records: with the defaults and the partition columns that a table's own schema lacks.
+"""The Avro schema of records: with defaults, and with the partition columns that a table's schema lacks.
 
-The Arrow form of a schema does not keep defaults, so they are put back into the schema that is written. A reader
-of that schema then knows the value of a field that a record lacks, and so does a stream that starts without a
-schema file. Only a default that Avro allows for the written type is kept, because Avro's readers refuse a schema
-with another. Decimals are written as ``fixed``, whose defaults are bytes: their defaults are left out.
+The Arrow form of a schema has no defaults, so they are added to the schema that is written. A reader of that schema
+then knows the value of a field that a record lacks, and so does a stream that starts without a schema file. Only a
+default that Avro allows for the written type is kept, because Avro's readers refuse a schema with another. Decimals are
+written as ``fixed``, whose defaults are bytes: their defaults are left out.
 
-A column that may be null is always written as ``["null", T]`` with null as its default. Hudi 1.2 brings every
-union of a schema that it reads with into that order and keeps the default, and Avro then refuses each read
-("Invalid default for field"). Another default of such a column is kept as a property that Avro's readers ignore.
+A nullable column is always written as ``["null", T]`` with the default null. Hudi 1.2 reorders every union of a schema
+that it reads with into that order and keeps the default, and Avro then refuses each read ("Invalid default for field").
+Another default of such a column is kept as a property that Avro's readers ignore.
 
-A table may leave its partition columns out of its files. Its records have them.
+A table may omit its partition columns from its files. Its records have them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def keep_defaults(record: dict[str, Any], *sources: str) -> dict[str, Any]:
 
 
 def default_of(field: dict[str, Any]) -> Any:
-    """What a record gets that lacks this field, in Avro's JSON form; None where it is null, or nothing."""
+    """The value, in Avro's JSON form, of this field in a record that lacks it; None for null or without a default."""
     found = field.get("default")
     return field.get(_BESIDE) if found is None else found
 
@@ -59,7 +59,7 @@ def _kept(field: dict[str, Any], source: dict[str, Any], names: Names) -> dict[s
 
 
 def _typed(avro: Any, source: Any, names: Names) -> Any:
-    """The written type with the defaults of nested records; ``source`` is the type it was made of."""
+    """The written type with the defaults of nested records; ``source`` is the type that it was made from."""
     source = names.get(source, source) if isinstance(source, str) else source
     if isinstance(avro, list):
         theirs = _branch(source)
@@ -81,12 +81,12 @@ def _typed(avro: Any, source: Any, names: Names) -> Any:
 
 
 def _branch(avro: Any) -> Any:
-    """A type, or of a union with null the other one."""
+    """A type; of a union with null, the other branch."""
     return next((branch for branch in avro if branch != "null"), "null") if isinstance(avro, list) else avro
 
 
 def _collect(avro: Any, namespace: str, names: Names) -> None:
-    """Named types by the names that a field may give them."""
+    """Add named types to ``names``, by each name that a field may use for them."""
     if isinstance(avro, list):
         for branch in avro:
             _collect(branch, namespace, names)
@@ -107,7 +107,7 @@ def _collect(avro: Any, namespace: str, names: Names) -> None:
 
 
 def _fits(avro: Any, value: Any) -> bool:
-    """Whether Avro allows ``value`` as a default: of a union's first branch."""
+    """Whether Avro allows ``value`` as a default of a type; of a union: for its first branch."""
     if isinstance(avro, list):
         return _fits(avro[0], value)
     kind = avro["type"] if isinstance(avro, dict) else avro
@@ -131,10 +131,10 @@ def _fits(avro: Any, value: Any) -> bool:
 
 
 def record_schema(text: str, dropped: Collection[str], given: pa.Schema | None = None) -> str:
-    """The Avro schema of records: that of the stored rows, with the partition columns that these lack.
+    """The Avro schema of records: that of the stored rows (``text``, Avro JSON), with the ``dropped`` partition columns.
 
-    ``given``: the schema that records are said to have; the columns have its types and its order. Without it they are texts
-    behind the others, as Hudi reads them.
+    ``given``: a schema of the records; the columns have its types and its order. Without it they are strings at the
+    end, as Hudi reads them.
     """
     if not dropped:
         return text

@@ -1,11 +1,9 @@
 """The table's schema as Arrow and as Avro, with and without Hudi's meta columns.
 
-Arrow types are those whose Parquet form Hudi's own writers use: byte and short are INT32, timestamps are
+Arrow types are those whose Parquet form Hudi's writers use: byte and short are INT32, timestamps are
 microseconds or milliseconds (UTC-adjusted, or local), decimals are fixed-length byte arrays of the smallest size.
-
-Names of Avro types are those of Hudi's Spark writer, so its schema checks pass: a nested record is in the
-namespace of its parent's full name, and a decimal is a fixed of the name ``fixed`` in the namespace of its
-column's full name.
+Names of Avro types are those of Hudi's Spark writer, so that its schema checks pass: the namespace of a nested record
+is its parent's full name; a decimal is a fixed named ``fixed`` in the namespace of its column's full name.
 """
 
 from __future__ import annotations
@@ -44,7 +42,7 @@ Names = dict[str, pa.DataType]
 
 
 def record_fields(record: dict[str, Any]) -> list[pa.Field]:
-    """Arrow fields of an Avro record schema. Raises UnsupportedTableError naming the column it cannot map."""
+    """Arrow fields of an Avro record schema. UnsupportedTableError names a column whose type is not supported."""
     return _fields(record, record.get("namespace", ""), {}, "")
 
 
@@ -69,7 +67,7 @@ def _to_arrow(avro: Any, namespace: str, names: Names, path: str) -> pa.DataType
     if isinstance(avro, str):
         return _PLAIN.get(avro) or _reference(avro, namespace, names, path)
     if not isinstance(avro, dict) or "type" not in avro:
-        raise _unsupported(path, f"{avro!r}, which is no Avro type")
+        raise _unsupported(path, f"{avro!r}, which is not an Avro type")
     kind, logical = avro["type"], avro.get("logicalType")
     if not isinstance(kind, str):
         return _to_arrow(kind, namespace, names, path)
@@ -88,14 +86,14 @@ def _to_arrow(avro: Any, namespace: str, names: Names, path: str) -> pa.DataType
         return _register(names, _full_name(avro, namespace)[1], pa.string())
     if kind == "fixed":
         return _register(names, _full_name(avro, namespace)[1], pa.binary(avro["size"]))
-    # an unknown logical type is its plain type, as the Avro specification asks
+    # an unknown logical type is its plain type, as the Avro specification says
     return _LOGICAL.get((kind, str(logical))) or _to_arrow(kind, namespace, names, path)
 
 
 def _decimal(avro: dict[str, Any], namespace: str, names: Names, path: str) -> pa.DataType:
     precision, scale = avro.get("precision"), avro.get("scale", 0)
     if not isinstance(precision, int) or not 1 <= precision <= 38 or not 0 <= scale <= precision:
-        raise _unsupported(path, f"a decimal({precision},{scale}); precision goes from 1 to 38")
+        raise _unsupported(path, f"a decimal({precision},{scale}); precision must be 1 to 38")
     arrow = pa.decimal128(precision, scale)
     return _register(names, _full_name(avro, namespace)[1], arrow) if avro["type"] == "fixed" else arrow
 
@@ -118,13 +116,13 @@ def _reference(name: str, namespace: str, names: Names, path: str) -> pa.DataTyp
     full = name if "." in name or not namespace else f"{namespace}.{name}"
     found = names.get(full)
     if found is None:
-        # a record is registered after its fields, so a type that holds itself ends here too
-        raise _unsupported(path, f"the type {name!r}, which is unknown or holds itself")
+        # a record is registered after its fields, so a recursive type ends here, too
+        raise _unsupported(path, f"the type {name!r}, which is unknown or recursive")
     return found
 
 
 def record_schema(fields: pa.Schema | pa.StructType, name: str, namespace: str) -> dict[str, Any]:
-    """Avro record of Arrow fields."""
+    """Avro record of Arrow fields; UnsupportedTableError names a column without an Avro form."""
     child = f"{namespace}.{name}"
     seen: set[str] = set()
     for field in fields:
@@ -143,8 +141,8 @@ def _avro_field(field: pa.Field, namespace: str) -> dict[str, Any]:
     if not _NAME.match(field.name):
         raise _unsupported(
             field.name,
-            "a name that Avro does not allow (letters, digits and _ only); give the column another one, and in a schema "
-            "file this one as its alias, under which records may still have it",
+            "a name that Avro does not allow (letters, digits and _ only); give the column another name, and in a schema "
+            "file this name as its alias, which records may still use",
         )
     avro = _from_arrow(field.type, field.name, namespace)
     if field.nullable:
@@ -156,7 +154,7 @@ def _from_arrow(arrow: pa.DataType, name: str, namespace: str) -> Any:
     t = pa.types
     if t.is_null(arrow):
         raise _unsupported(
-            name, 'the type null alone, which holds nothing; remove it, or give it one (["null", "string"])'
+            name, 'only the type null, which has no values; remove it, or give it one (["null", "string"])'
         )
     if arrow in _FROM_ARROW:
         return dict(_FROM_ARROW[arrow])
@@ -195,17 +193,17 @@ def _from_arrow(arrow: pa.DataType, name: str, namespace: str) -> Any:
         return {"type": "map", "values": _element(arrow.item_field, name, namespace)}
     if t.is_struct(arrow):
         return record_schema(arrow, name, namespace)
-    raise _unsupported(name, f"the Arrow type {arrow}, which has no form in a Hudi table")
+    raise _unsupported(name, f"the Arrow type {arrow}, which Hudi tables do not have")
 
 
 def _element(field: pa.Field, name: str, namespace: str) -> Any:
-    """Elements carry the name of their column, not one of their own."""
+    """Avro type of elements, which use their column's name."""
     avro = _from_arrow(field.type, name, namespace)
     return ["null", avro] if field.nullable else avro
 
 
 def decimal_size(precision: int) -> int:
-    """Bytes of the smallest fixed that holds a decimal of this precision."""
+    """Bytes of the smallest fixed that holds a decimal of this precision (digits)."""
     size = 1
     while 2 ** (8 * size - 1) <= 10**precision:
         size += 1
@@ -222,7 +220,7 @@ RECORD_KEY = "_hoodie_record_key"
 PARTITION_PATH = "_hoodie_partition_path"
 FILE_NAME = "_hoodie_file_name"
 META_COLUMNS = (COMMIT_TIME, COMMIT_SEQNO, RECORD_KEY, PARTITION_PATH, FILE_NAME)
-# Flink's change-log mode adds this sixth column after the five.
+# Flink's change-log mode adds this column after the five.
 OPERATION = "_hoodie_operation"
 
 _META_FIELDS = tuple(pa.field(name, pa.string()) for name in META_COLUMNS)
@@ -230,45 +228,45 @@ _META_AVRO = tuple({"name": name, "type": ["null", "string"], "doc": "", "defaul
 
 
 def is_meta_column(name: str) -> bool:
-    """Whether Hudi, not the user, owns the column."""
+    """Whether a column is one of Hudi's, not the user's."""
     return name in META_COLUMNS or name == OPERATION
 
 
 def load_avro(avro: str | dict[str, Any]) -> dict[str, Any]:
-    """Avro record schema as a dict, from its JSON text or itself."""
+    """Avro record schema as a dict, from JSON text or a dict. UnsupportedTableError when it is not a record."""
     if isinstance(avro, str):
         try:
             avro = json.loads(avro)
         except ValueError as error:
-            raise UnsupportedTableError(f"the Avro schema is no JSON ({error}); check the schema file") from error
+            raise UnsupportedTableError(f"the Avro schema is not JSON ({error}); check the schema file") from error
     if not isinstance(avro, dict) or avro.get("type") != "record":
-        raise UnsupportedTableError("the Avro schema is no record; the top level of a table's schema must be one")
+        raise UnsupportedTableError("the Avro schema is not a record; the top level of a table's schema must be one")
     return avro
 
 
 def avro_json(avro: str | dict[str, Any]) -> str:
-    """Compact JSON text, as Avro's own printer writes it into footers and block headers."""
+    """Compact JSON text, as Avro's printer writes it into footers and block headers."""
     return json.dumps(load_avro(avro), separators=(",", ":"), ensure_ascii=False)
 
 
 def avro_to_arrow(avro: str | dict[str, Any], keep_meta: bool = False) -> pa.Schema:
-    """Arrow schema of the user columns of an Avro record; with ``keep_meta`` of all of its columns."""
+    """Arrow schema of the user columns of an Avro record; with ``keep_meta`` of all columns."""
     record = load_avro(avro)
     fields = record_fields(record)
     return pa.schema([field for field in fields if keep_meta or not is_meta_column(field.name)])
 
 
 def arrow_to_avro(schema: pa.Schema, table_name: str) -> dict[str, Any]:
-    """Avro record of a table's columns under the names Hudi's Spark writer gives.
+    """Avro record of a table's columns under the names that Hudi's Spark writer uses.
 
-    The record is ``hoodie.<table>.<table>_record``; a column that may be null is ``["null", T]`` with default null.
+    The record is ``hoodie.<table>.<table>_record``; a nullable column is ``["null", T]`` with the default null.
     """
     name = avro_name(table_name)
     return record_schema(schema, f"{name}_record", f"hoodie.{name}")
 
 
 def avro_name(text: str) -> str:
-    """Text with what Avro does not allow in a name replaced by ``__``, as Hudi does it."""
+    """Text with each character that Avro does not allow in a name replaced by ``__``, as Hudi does it."""
     if not text:
         raise ValueError("a table name must not be empty")
     head = "__" if re.match(r"[^A-Za-z_]", text) else text[0]
@@ -276,7 +274,7 @@ def avro_name(text: str) -> str:
 
 
 def storage_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema with every type replaced by the one that is written: short becomes int32, large_string string."""
+    """The schema with the types that are written: short becomes int32, large_string becomes string."""
     return avro_to_arrow(arrow_to_avro(schema, "t"), keep_meta=True)
 
 
@@ -291,8 +289,9 @@ def with_meta(schema: pa.Schema) -> pa.Schema:
 
 
 def vector_columns(avro: str) -> str:
-    """Columns of Hudi's type VECTOR as the footers of its base files name them (``e:VECTOR(128), f:VECTOR(64, DOUBLE)``
-    without blanks between columns); empty where there are none.
+    """Columns of Hudi's type VECTOR as in the footers of its base files: ``e:VECTOR(128),f:VECTOR(64, DOUBLE)``.
+
+    Empty where there are none. ``avro`` is the schema as JSON.
     """
     if '"vector"' not in avro:
         return ""
@@ -306,7 +305,7 @@ def vector_columns(avro: str) -> str:
 
 
 def with_meta_avro(avro: str | dict[str, Any]) -> dict[str, Any]:
-    """Avro record with the five meta columns before its own ones."""
+    """Avro record with the five meta columns before its user columns."""
     record = load_avro(avro)
     own = [field for field in record["fields"] if field["name"] not in META_COLUMNS]
     return {**record, "fields": [*(dict(field) for field in _META_AVRO), *own]}

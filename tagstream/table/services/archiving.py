@@ -1,11 +1,10 @@
-"""Archiving of completed actions, of a table's timeline and of that of its metadata table.
+"""Archive completed actions of a table's timeline and of its metadata table's timeline.
 
-1. Which actions go follows from the timeline, the cleaner's state and the metadata table. All limits are Hudi's.
-   Times are those of requests, but for the metadata table's from version 8 on.
-2. They are written to the archive; the files of their unfinished states are removed, then the completed ones,
-   oldest first; small files of the archive are merged (``table.history``). If this is cut off, the next call
-   continues.
-3. Marker folders that they have left are removed.
+1. The timeline, the last clean and the metadata table determine which actions are archived. All limits are Hudi's.
+Times are instant times, except for the metadata table from version 8 on, which has completion times. 2. The actions are
+written to the archive; the files of their unfinished states are removed, then the completed files, oldest first; small
+files of the archive are merged (``table.history``). After an interruption the next call continues. 3. Remaining marker
+folders of these actions are removed.
 """
 
 from __future__ import annotations
@@ -21,21 +20,23 @@ from tagstream.table.metadata.rollback import forget_undone, newest_compaction
 from tagstream.table.services.cleaning_plan import earliest_to_retain, last_clean
 from tagstream.table.services.options import ArchiveOptions, CleanOptions
 from tagstream.table.services.pending_clean import not_cleaned
-from tagstream.table.services.retention import completed_at, held_by_savepoints
+from tagstream.table.services.retention import completed_at, needed_by_savepoints
 from tagstream.table.timeline.instant import CLEAN, COMMIT, DELTA_COMMIT, REPLACE_COMMIT, ROLLBACK, SAVEPOINT, Instant
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.markers import TEMP_FOLDER, delete_markers
 
+# Hudi's least numbers of commits on the timeline of a metadata table.
+_METADATA_LEAST = ArchiveOptions(compaction_deltas=MAX_DELTA_COMMITS)
+
 
 @dataclass(frozen=True)
 class Limits:
-    """What holds actions back, beside the timeline itself.
+    """What prevents archiving, in addition to the timeline itself.
 
-    ``earliest``: the earliest commit that a clean would retain now. ``cleaned_to``: replace commits from here on may have
-    replaced files on disk (None: there was no clean); ``replaced_on_disk``: one that has. ``merge_on_read``: compactions are
-    counted by delta commits.
-    ``metadata``: the table has a metadata table, which was last compacted at ``metadata_compacted``. ``data_start``: of a
-    metadata table: the earliest active write of its table.
+    ``earliest``: the earliest commit that a clean would retain now. ``cleaned_to``: replace commits from here on may
+    have replaced files on disk (None: there was no clean); ``replaced_on_disk``: one that has. ``merge_on_read``:
+    compactions depend on the number of delta commits. ``metadata``: the table has a metadata table, which was last
+    compacted at ``metadata_compacted``. ``data_start``: for a metadata table, the earliest active write of its table.
     """
 
     layout: int
@@ -49,13 +50,13 @@ class Limits:
 
 
 def instants_to_archive(timeline: Timeline, options: ArchiveOptions, limits: Limits) -> tuple[Instant, ...]:
-    """The completed actions to be archived now, oldest first."""
+    """The completed actions to archive now, oldest first."""
     writes = _writes(timeline, options, limits)
     return tuple(sorted([*writes, *_others(timeline, options, limits, writes)], key=lambda i: (i.time, i.action)))
 
 
 def kept_commits(timeline: Timeline, options: ArchiveOptions, earliest: str | None) -> tuple[int, int]:
-    """(least, most) completed writes on the timeline: more where the cleaner needs them."""
+    """(least, most) number of completed writes to keep on the timeline; more if the cleaner needs them."""
     least, most = options.min_commits, options.max_commits
     if earliest is not None:
         needed = sum(i.time > earliest for i in timeline.completed_writes) + 2
@@ -79,13 +80,13 @@ def _writes(timeline: Timeline, options: ArchiveOptions, limits: Limits) -> list
 
 
 def _stops(timeline: Timeline, options: ArchiveOptions, limits: Limits) -> Iterator[str]:
-    """The times from which on a write has to stay, one for each reason."""
+    """The times from which on writes must stay on the timeline, one for each reason."""
     done = timeline.completed_writes
     pending = next((i.time for i in timeline.pending if i.is_write), None)
     if pending is not None:
         yield max((i.time for i in done if i.time < pending), default=pending)
     if not options.beyond_savepoint:
-        yield from held_by_savepoints(timeline)
+        yield from needed_by_savepoints(timeline)
     if limits.replaced_on_disk is not None:
         yield limits.replaced_on_disk
     if limits.merge_on_read and options.compaction_deltas is not None:
@@ -93,7 +94,7 @@ def _stops(timeline: Timeline, options: ArchiveOptions, limits: Limits) -> Itera
     if limits.merge_on_read and limits.layout == 2 and options.keep_uncompacted:
         compaction = max((i.time for i in done if i.action == COMMIT), default="")
         yield from (i.time for i in done if i.action == DELTA_COMMIT and i.time > compaction)
-    # Their replaced files are not cleaned yet: without the commit they would count again.
+    # Their replaced files are not cleaned yet: without the commit they would become visible again.
     yield from (
         i.time
         for i in done
@@ -106,7 +107,7 @@ def _stops(timeline: Timeline, options: ArchiveOptions, limits: Limits) -> Itera
 
 
 def _is_compacted(instant: Instant, limits: Limits) -> bool:
-    """Whether the base files of the metadata table have what it was told of an action: else it must find the action."""
+    """Whether the base files of the metadata table have the entries of an action: otherwise it needs the action."""
     if not limits.metadata:
         return True
     at = completed_at(instant) if limits.layout == 2 else instant.time
@@ -126,10 +127,10 @@ def _counted(done: tuple[Instant, ...], deltas: int) -> Iterator[str]:
 
 
 def _others(timeline: Timeline, options: ArchiveOptions, limits: Limits, writes: list[Instant]) -> Iterator[Instant]:
-    """Cleans and rollbacks. The newest clean stays: the next one begins where it has ended.
+    """Cleans and rollbacks to archive. The newest clean stays, because the next one starts from it.
 
-    The metadata table reads what it was told of one only as long as the action is on the timeline, or older than all of
-    that; so it must have compacted it.
+    The metadata table uses the entries of such an action only if the action is on the timeline, or older than the whole
+    timeline. So it must have compacted them.
     """
     for action in (CLEAN,) if options.keep_rollbacks else (CLEAN, ROLLBACK):
         done = [i for i in timeline.instants if i.action == action and i.is_completed]
@@ -147,13 +148,9 @@ def _others(timeline: Timeline, options: ArchiveOptions, limits: Limits, writes:
         )
 
 
-# Hudi's least numbers of commits on the timeline of a metadata table.
-_METADATA_LEAST = ArchiveOptions(compaction_deltas=MAX_DELTA_COMMITS)
-
-
 @dataclass(frozen=True)
 class ArchiveResult:
-    """``instants``: the actions that were archived, oldest first; ``files``: the names that left the timeline's folder."""
+    """``instants``: the archived actions, oldest first. ``files``: the names of the files removed from the timeline."""
 
     instants: tuple[Instant, ...]
     files: tuple[str, ...]
@@ -166,8 +163,10 @@ def plan_archive(
     clock_ms: Callable[[], int],
     timeline: Timeline | None = None,
 ) -> tuple[Instant, ...]:
-    """The actions that would be archived now. ``clean``: how the table is cleaned, for what the cleaner has to see;
-    ``timeline``: as it is now."""
+    """The actions that would be archived now. ``clean``: the table's clean options, because cleans need some actions.
+
+    ``timeline``: the present one, if the caller has read it.
+    """
     timeline = timeline if timeline is not None else table.timeline()
     writer = MetadataWriter.open(table)
     earliest = earliest_to_retain(timeline, clean, clock_ms(), table.config.timezone_utc)
@@ -194,10 +193,10 @@ def archive_table(
     reach: Callable[[str], None] = lambda _: None,
     timeline: Timeline | None = None,
 ) -> ArchiveResult | None:
-    """Archive what may go; None where nothing may, or is not due.
+    """Archive all possible actions; None when there is none, or when it is not due.
 
-    The caller holds the writer lease, which ``check`` looks after. ``reach`` is told of the steps ``archive_written``,
-    ``archive_unfinished_removed`` and ``archive_removed``. ``timeline``: as it is now; without one, it is looked at.
+    The caller has the writer lease, which ``check`` verifies. ``reach`` is called at the steps ``archive_written``,
+    ``archive_unfinished_removed`` and ``archive_removed``. ``timeline``: the present one; without it, it is read.
     """
     chosen = plan_archive(table, options, clean, clock_ms, timeline)
     if not chosen:
@@ -216,9 +215,9 @@ def archive_table(
 def archive_metadata(
     writer: MetadataWriter, options: ArchiveOptions = _METADATA_LEAST, check: Callable[[], None] = lambda: None
 ) -> tuple[Instant, ...]:
-    """Archive the metadata table's own actions, as far as those of its table are archived; which were.
+    """Archive actions of the metadata table that are archived on its table's timeline; returns them.
 
-    ``options``: those of the data; of them as many commits stay as Hudi keeps of a metadata table at least.
+    ``options``: those of the table. At least Hudi's minimum of commits of a metadata table is kept.
     """
     options = replace(
         options,
@@ -243,7 +242,7 @@ def _layout(table: HoodieTable) -> int:
 
 
 def _cleaned_to(table: HoodieTable, timeline: Timeline) -> str | None:
-    """From which time on replaced files may be there; one that keeps file versions deletes all that it meets."""
+    """The time from which on replaced files may exist. A clean that keeps file versions deletes all replaced files."""
     if not any(i.action == REPLACE_COMMIT for i in timeline.completed_writes):
         return None
     last = last_clean(table.storage, timeline)

@@ -1,14 +1,12 @@
-"""Cleaning of a table: ``schedule_clean`` writes a plan (``cleaning_plan``), ``execute_clean`` carries it out.
+"""Cleaning of a table: ``schedule_clean`` writes a plan (``cleaning_plan``), ``execute_clean`` executes it.
 
-1. ``T.clean.requested`` holds the plan, ``T.clean.inflight`` says that it is being carried out (up to version 7 it
-   holds the plan once more).
-2. The files are deleted. One that is gone already is fine, so this may be done again.
-3. The metadata table gets the change.
-4. ``T.clean`` completes.
+1. ``T.clean.requested`` has the plan, ``T.clean.inflight`` says that it is being executed (up to version 7 it has the
+plan, too). 2. The files are deleted. A missing file is not an error, so this step may be repeated. 3. The metadata
+table is updated. 4. ``T.clean`` completes.
 
-A plan that is on the timeline, of whatever writer, is looked at again (``pending_clean``) and carried out before
-there is a new one. Planning and completing need the writer lease. The files may be deleted by another process
-while batches continue: no slice in a plan is read or written by them.
+A plan of any writer on the timeline is checked again (``pending_clean``) and executed before a new plan is made.
+Planning and completing need the writer lease. Another process may delete the files while batches continue: batches do
+not read or write the slices in a plan.
 """
 
 from __future__ import annotations
@@ -29,13 +27,14 @@ from tagstream.table.services.pending_clean import (
     StoredPlan,
     done_bytes,
     gone_files,
-    look_again,
     pending_plans,
     plan_bytes,
     read_plan,
+    recheck,
     reduced,
     remove_plan,
 )
+from tagstream.table.steps import Step
 from tagstream.table.timeline.instant import CLEAN, Instant, State, write_inflight
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.commit import completed_instant
@@ -43,8 +42,8 @@ from tagstream.table.write.commit import completed_instant
 
 @dataclass(frozen=True)
 class CleanResult:
-    """``instants``: the cleans that were completed, oldest first. ``deleted``: paths of the files; ``partitions``: those
-    that are gone with their folders; ``earliest``: the earliest commit that is retained, None where the policy has none."""
+    """``instants``: the completed cleans, oldest first. ``deleted``: paths of the files; ``partitions``: those deleted
+    with their folders; ``earliest``: the earliest retained commit, None if the policy has none."""
 
     instants: tuple[str, ...]
     deleted: tuple[str, ...]
@@ -52,27 +51,19 @@ class CleanResult:
     earliest: str | None
 
 
-def _nothing() -> None:
-    return None
-
-
-def _ignored(_: str) -> None:
-    return None
-
-
 def clean(
     table: HoodieTable,
     options: CleanOptions,
     clock_ms: Callable[[], int],
-    check: Callable[[], None] = _nothing,
-    reach: Callable[[str], None] = _ignored,
+    check: Callable[[], None] = lambda: None,
+    reach: Callable[[str], None] = lambda _: None,
     timeline: Timeline | None = None,
 ) -> CleanResult | None:
-    """Carry out the plans on the timeline, whoever made them, and then what is due now; None where there was nothing.
+    """Execute the plans of any writer on the timeline, then a clean that is due now; None if there was nothing to do.
 
-    The caller holds the writer lease, and ``check`` raises where it does no longer. ``reach`` is told of the steps
-    ``clean_requested``, ``clean_inflight``, ``clean_deleted``, ``metadata_begun``, ``metadata_files``, ``clean_metadata``
-    and ``clean_completed``. ``timeline``: as it is now; without one, it is looked at.
+    The caller has the writer lease, and ``check`` raises when the lease is lost. ``reach`` is called at the steps
+    ``clean_requested``, ``clean_inflight``, ``clean_deleted``, ``metadata_begun``, ``metadata_files``,
+    ``clean_metadata`` and ``clean_completed``. ``timeline``: the present one; None: it is read.
     """
     timeline = timeline if timeline is not None else table.timeline()
     pending = pending_cleans(timeline)
@@ -92,7 +83,7 @@ def clean(
 
 
 def pending_cleans(timeline: Timeline) -> tuple[str, ...]:
-    """The instants of plans that are not carried out yet, oldest first."""
+    """The instants of pending plans, oldest first."""
     return tuple(i.time for i in timeline.pending if i.action == CLEAN)
 
 
@@ -100,13 +91,13 @@ def schedule_clean(
     table: HoodieTable,
     options: CleanOptions,
     clock_ms: Callable[[], int],
-    check: Callable[[], None] = _nothing,
-    reach: Callable[[str], None] = _ignored,
+    check: Callable[[], None] = lambda: None,
+    reach: Callable[[str], None] = lambda _: None,
     timeline: Timeline | None = None,
 ) -> str | None:
-    """Write a plan where a clean is due and has something to do; its instant. None also while another one is pending.
+    """Write a plan if a clean is due and has something to do; its instant. None also while another clean is pending.
 
-    ``timeline``: as it is now; without one, it is looked at.
+    ``timeline``: the present one; None: it is read.
     """
     timeline = timeline if timeline is not None else table.timeline()
     if pending_cleans(timeline):
@@ -116,7 +107,7 @@ def schedule_clean(
         return None
     writer = MetadataWriter.open(table)
     instant = fresh_times(table, writer, clock_ms)()
-    rel = _rel(table, Instant(instant, CLEAN, State.REQUESTED))
+    rel = table.instant_path(Instant(instant, CLEAN, State.REQUESTED))
     check()
     try:
         table.storage.write_new(rel, plan_bytes(table.storage, plan))
@@ -124,7 +115,7 @@ def schedule_clean(
         raise InstantConflictError(
             f"{table.storage.where(rel)} exists already: another writer works on the table, and only one may"
         ) from None
-    reach("clean_requested")
+    reach(Step.CLEAN_REQUESTED)
     return instant
 
 
@@ -132,54 +123,58 @@ def execute_clean(
     table: HoodieTable,
     instant: str,
     clock_ms: Callable[[], int],
-    check: Callable[[], None] = _nothing,
-    reach: Callable[[str], None] = _ignored,
+    check: Callable[[], None] = lambda: None,
+    reach: Callable[[str], None] = lambda _: None,
 ) -> CleanResult | None:
-    """Carry out the plan of ``instant`` to its end, or the rest of it; None when there is nothing left of it to do."""
+    """Execute the plan of ``instant``, or the rest of it; None when nothing is left to do."""
     planned = begin_clean(table, instant, check, reach)
     if planned is None:
         return None
     check()
     delete_files(table, planned)
-    reach("clean_deleted")
+    reach(Step.CLEAN_DELETED)
     return complete_clean(table, instant, planned, clock_ms, check, reach)
 
 
 def begin_clean(
-    table: HoodieTable, instant: str, check: Callable[[], None] = _nothing, reach: Callable[[str], None] = _ignored
+    table: HoodieTable,
+    instant: str,
+    check: Callable[[], None] = lambda: None,
+    reach: Callable[[str], None] = lambda _: None,
 ) -> StoredPlan | None:
-    """Say on the timeline that a plan is being carried out; what of it may be (``again``).
+    """Write to the timeline that a plan is being executed; the part of it that may be executed (``again``).
 
-    None: it is completed, or nothing of it may be carried out, or it is an empty file; then its files are removed.
+    None: it is completed, or no part of it may be executed, or it is an empty file; then its timeline files are
+    removed.
     """
     storage = table.storage
-    requested = _rel(table, Instant(instant, CLEAN, State.REQUESTED))
+    requested = table.instant_path(Instant(instant, CLEAN, State.REQUESTED))
     timeline = table.timeline()
     if instant not in pending_cleans(timeline):
         return None
-    # A writer of Hudi's that died between creating the file and filling it leaves an empty one, and a process that was
-    # killed right after it woke one that is begun and has no plan.
+    # A Hudi writer that died between creating the file and writing to it leaves an empty file. A process that was
+    # killed right after it began a plan leaves an inflight file without a plan.
     try:
         data = storage.read(requested)
     except FileNotFoundError:
         data = b""
-    plan = look_again(table, instant, read_plan(data, storage.where(requested)), timeline) if data else None
+    plan = recheck(table, instant, read_plan(data, storage.where(requested)), timeline) if data else None
     if plan is None:
         check()
         remove_plan(table, instant)
         return None
     content = b"" if table.config.has_completion_times else data
     write_inflight(storage, table.config.timeline_folder, instant, CLEAN, content, check)
-    reach("clean_inflight")
+    reach(Step.CLEAN_INFLIGHT)
     return plan
 
 
 def withdraw_cleans(
-    table: HoodieTable, clock_ms: Callable[[], int], check: Callable[[], None] = _nothing
+    table: HoodieTable, clock_ms: Callable[[], int], check: Callable[[], None] = lambda: None
 ) -> tuple[str, ...]:
-    """Take every plan off the timeline that is not carried out yet, before the table goes back; their instants.
+    """Remove every pending plan from the timeline before the table is restored; their instants.
 
-    A plan that was begun is completed with the files that are gone, for the metadata table must be told of them.
+    An inflight plan is completed with the files that are already deleted, because the metadata table must forget them.
     """
     plans = pending_plans(table, table.timeline())
     for instant, plan in plans.items():
@@ -193,7 +188,7 @@ def withdraw_cleans(
 
 
 def delete_files(table: HoodieTable, plan: StoredPlan) -> None:
-    """Delete the files that a plan names; needs no lease, and may be done again."""
+    """Delete the files that a plan names; needs no lease, and may be repeated."""
     table.storage.delete_many(join(partition, name) for partition, names in plan.files.items() for name in names)
 
 
@@ -202,10 +197,11 @@ def complete_clean(
     instant: str,
     plan: StoredPlan,
     clock_ms: Callable[[], int],
-    check: Callable[[], None] = _nothing,
-    reach: Callable[[str], None] = _ignored,
+    check: Callable[[], None] = lambda: None,
+    reach: Callable[[str], None] = lambda _: None,
 ) -> CleanResult | None:
-    """Tell the metadata table, and complete the action; None when another process has completed it meanwhile."""
+    """Update the metadata table, and complete the action; None when another process has completed it in the
+    meantime."""
     check()
     partitions = _delete_partitions(table, plan)
     writer = MetadataWriter.open(table)
@@ -215,27 +211,23 @@ def complete_clean(
         changes = Changes(gone, deleted_partitions=partitions, columns=range_columns(writer))
         times = fresh_times(table, writer, clock_ms)
         after = delta_commit(writer, instant, changes, times, reach, check=check).completion_time
-        reach("clean_metadata")
+        reach(Step.CLEAN_METADATA)
     check()
     try:
         done = completed_instant(table, Instant(instant, CLEAN, State.INFLIGHT), clock_ms(), after)
-        table.storage.write_new(_rel(table, done), done_bytes(instant, plan, partitions, 0))
+        table.storage.write_new(table.instant_path(done), done_bytes(instant, plan, partitions, 0))
     except FileExistsError:
         return None
-    reach("clean_completed")
+    reach(Step.CLEAN_COMPLETED)
     deleted = tuple(join(partition, name) for partition, names in plan.files.items() for name in names)
     return CleanResult((instant,), deleted, partitions, plan.earliest)
 
 
 def _delete_partitions(table: HoodieTable, plan: StoredPlan) -> tuple[str, ...]:
-    """Delete the folders of partitions that nothing was written to since they were planned to go; which these are."""
+    """Delete the folders of the plan's partitions without writes since the plan was made; these partitions."""
     view = table.view()
     empty = tuple(p for p in plan.partitions if p and not data_files(view, p))
     for partition in empty:
         table.storage.delete_many(join(partition, name) for name in sorted(METAFILE_NAMES))
         table.storage.delete_empty(partition)
     return empty
-
-
-def _rel(table: HoodieTable, instant: Instant) -> str:
-    return f"{table.config.timeline_folder}/{instant.file_name()}"

@@ -1,14 +1,14 @@
 """Which files a clean deletes, by the timeline, the file slices, the options and the last clean.
 
-Of each file group what somebody needs stays (``retention``): the newest slice; with an earliest commit to retain
-also the newest slice before it and all from it on; slices with a file that a savepoint names; slices that a
-pending plan reads. Replaced groups go as a whole once the replace commit is older than what is retained. Files of
-writes that were not completed are never touched.
+In each file group the needed slices are kept (``retention``): the newest slice; with an earliest commit to retain also
+the newest slice before this commit and all later ones; slices with a file that a savepoint names; slices that a pending
+plan reads. Replaced groups are deleted as a whole when the replace commit is older than the retained commits. Files of
+unfinished writes are never deleted.
 
-A slice becomes old by a later slice of its group, and the commit that wrote that one is on the timeline. So only
-the partitions of the commits between the earliest one that the last clean retained and the one that this clean
-retains are looked at: the cost follows what changed, not the table. What cleans have deleted also says whether the
-table can be read as of an earlier instant (``check_past``).
+A later slice of its group makes a slice old, and the commit that wrote the later slice is on the timeline. So a clean
+checks only the partitions of the commits between the earliest commit that the last clean retained and the one that this
+clean retains: the cost depends on the changes, not on the table's size. The deleted files also decide whether the table
+can be read as of an earlier instant (``check_past``).
 """
 
 from __future__ import annotations
@@ -28,12 +28,20 @@ from tagstream.table.file_group.names import (
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import MetadataTable
 from tagstream.table.services.options import CleanOptions, CleanPolicy
-from tagstream.table.services.retention import Held, Past, savepointed_names, why_needed
+from tagstream.table.services.retention import Needed, Past, savepointed_names, why_needed
 from tagstream.table.storage.storage import Storage, each
 from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import CLEAN, LOG_COMPACTION, SAVEPOINT, Instant
 from tagstream.table.timeline.timeline import FileGroupId, Timeline, savepoints
+
+_HOUR_MS = 3_600_000
+# Members of a clean's extra metadata: Hudi's name for the existing savepoints; and this project's name for the first
+# write that a clean by file versions has not seen.
+SAVEPOINTED = "savepointed_timestamps"
+NEXT_WRITE = "tagstream.clean.next.write"
+# After this number of commits without files to delete, a clean without files records how far it has checked.
+_REMEMBERED_COMMITS = 10
 
 
 @dataclass(frozen=True)
@@ -46,10 +54,10 @@ class OldFile:
 
 @dataclass(frozen=True)
 class CleanPlan:
-    """``earliest``: the commit that is retained; ``newest``: the newest completed write as it was planned.
+    """``earliest``: the earliest retained commit; ``newest``: the newest completed write when the clean was planned.
 
-    ``files`` by partition path; ``partitions``: those that go with their folders; ``looked_at``: how many were listed;
-    ``extra``: what the action's extra metadata says.
+    ``files`` by partition path; ``partitions``: those deleted with their folders; ``looked_at``: the number of listed
+    partitions; ``extra``: the action's extra metadata.
     """
 
     policy: CleanPolicy
@@ -62,21 +70,21 @@ class CleanPlan:
 
     @property
     def size(self) -> int:
-        """Bytes of all files that go."""
+        """Bytes of all files to be deleted."""
         return sum(file.size for files in self.files.values() for file in files)
 
 
 def old_files(
-    view: FileSystemView, partitions: Sequence[str], options: CleanOptions, earliest: Instant | None, held: Held
+    view: FileSystemView, partitions: Sequence[str], options: CleanOptions, earliest: Instant | None, needed: Needed
 ) -> tuple[dict[str, tuple[OldFile, ...]], tuple[str, ...]]:
-    """(old files by partition path, partitions that are left empty by a delete of partitions). Each is listed once or twice.
+    """(old files by partition path, partitions left empty by a delete of partitions). Each is listed once or twice.
 
     ``earliest``: the commit to retain, None for a policy that has none.
     """
     time = earliest.time if earliest is not None else None
 
     def look(partition: str) -> tuple[tuple[OldFile, ...], bool]:
-        return _of_partition(view, partition, options, time, held)
+        return _of_partition(view, partition, options, time, needed)
 
     view.look_up(partitions)
     found = dict(zip(partitions, each(look, partitions), strict=True))
@@ -85,14 +93,14 @@ def old_files(
 
 
 def _of_partition(
-    view: FileSystemView, partition: str, options: CleanOptions, earliest: str | None, held: Held
+    view: FileSystemView, partition: str, options: CleanOptions, earliest: str | None, needed: Needed
 ) -> tuple[tuple[OldFile, ...], bool]:
     by_version = options.policy is CleanPolicy.KEEP_LATEST_FILE_VERSIONS
     past = Past(versions=options.file_versions) if by_version else Past(earliest)
     gone: list[OldFile] = []
     stays = False
     for file_id, slices in view.all_slices(partition).items():
-        reasons = why_needed(view.timeline, (partition, file_id), slices, past, held)
+        reasons = why_needed(view.timeline, (partition, file_id), slices, past, needed)
         old = [found for found, reason in zip(slices, reasons, strict=True) if reason is None]
         stays |= len(old) < len(slices)
         gone += [file for file_slice in old for file in _files(file_slice)]
@@ -107,7 +115,8 @@ def _files(file_slice: FileSlice) -> Iterator[OldFile]:
 
 
 def _is_left_empty(view: FileSystemView, partition: str, earliest: str | None, gone: Sequence[OldFile]) -> bool:
-    """Nothing else is there, not even of an unfinished write, and no replace commit since then empties it once more."""
+    """The folder has no other file, not even of an unfinished write, and no later replace commit deletes the partition
+    again."""
     if not partition:
         return False
     if any(p == partition and earliest is not None and at >= earliest for (p, _), at in view.timeline.replaced.items()):
@@ -116,7 +125,7 @@ def _is_left_empty(view: FileSystemView, partition: str, earliest: str | None, g
 
 
 def data_files(view: FileSystemView, partition: str) -> set[str]:
-    """The names of all data files in a partition's folder, committed or not; folders in it count, too."""
+    """The names of all data files in a partition's folder, committed or not; its folders count, too."""
     return {
         entry.name
         for entry in view.storage.list(partition)
@@ -124,16 +133,13 @@ def data_files(view: FileSystemView, partition: str) -> set[str]:
     }
 
 
-_HOUR_MS = 3_600_000
-
-
 def earliest_to_retain(
     timeline: Timeline, options: CleanOptions, now_ms: int, utc: bool, last: str | None = None
 ) -> Instant | None:
-    """The completed write whose slices, and all later ones, stay; None when nothing may go, or the policy has none.
+    """The completed write from which on slices are kept; None when nothing may be deleted, or the policy has none.
 
-    ``last``: the one of the last clean, from which ``max_commits_to_clean`` counts. ``utc``: the zone of instants. A
-    pending write, plans among them, keeps everything that it may read: the newest write before it is retained, too.
+    ``last``: that of the last clean, from which ``max_commits_to_clean`` counts. ``utc``: the zone of instants. A
+    pending write or plan keeps everything that it may read: the newest write before it is retained, too.
     """
     done = timeline.completed_writes
     if options.policy is CleanPolicy.KEEP_LATEST_COMMITS:
@@ -155,17 +161,11 @@ def earliest_to_retain(
     return done[wanted] if wanted >= 0 else None
 
 
-# Members of a clean's extra metadata: Hudi's names of the savepoints that there were; and ours of the first write that a
-# clean which keeps file versions has not seen.
-SAVEPOINTED = "savepointed_timestamps"
-NEXT_WRITE = "tagstream.clean.next.write"
-
-
 @dataclass(frozen=True)
 class LastClean:
-    """``earliest``: the earliest commit that it retained; None where its policy has none. ``savepoints``: their times.
+    """``earliest``: the earliest commit that it retained; None if its policy has none. ``savepoints``: their times.
 
-    ``next_write``: the first write that it has not looked at, where it was one of ours that keeps file versions.
+    ``next_write``: the first write that it has not checked, for a clean of this project that keeps file versions.
     ``deleted``: whether it deleted any file.
     """
 
@@ -188,7 +188,7 @@ def completed_cleans(timeline: Timeline) -> list[Instant]:
 
 
 def clean_of(storage: Storage, timeline: Timeline, clean: Instant) -> LastClean:
-    """What a completed clean on the active timeline tells; CorruptFileError when it cannot be read."""
+    """The record of a completed clean on the active timeline; CorruptFileError when it cannot be read."""
     rel = f"{timeline.folder}/{clean.file_name()}"
     record = read_record(storage.read(rel), storage.where(rel))
     extra = record.get("extraMetadata") or {}
@@ -199,7 +199,8 @@ def clean_of(storage: Storage, timeline: Timeline, clean: Instant) -> LastClean:
 
 @dataclass(frozen=True)
 class Scope:
-    """``partitions``: those to look at, sorted. ``whole``: they are all of the table's. ``commits``: how many were read."""
+    """``partitions``: those to check, sorted. ``whole``: they are all of the table's. ``commits``: number of commits
+    read."""
 
     partitions: tuple[str, ...]
     whole: bool
@@ -215,9 +216,9 @@ def partitions_in_scope(
     read: Callable[[Instant], CommitMetadata],
     everything: Callable[[], Iterable[str]],
 ) -> Scope:
-    """``earliest``: the commit that is retained, None where the policy has none. ``savepoints``: their times now.
+    """``earliest``: the earliest retained commit, None if the policy has none. ``savepoints``: their times now.
 
-    ``read`` and ``everything`` give a write's metadata and all partitions, and are called as far as needed.
+    ``read`` returns a write's metadata and ``everything`` all partitions. They are called only if needed.
     """
     since = _since(timeline, options, last, savepoints)
     if since is None:
@@ -228,27 +229,23 @@ def partitions_in_scope(
 
 
 def _since(timeline: Timeline, options: CleanOptions, last: LastClean | None, savepoints: frozenset[str]) -> str | None:
-    """The first write that counts; None when all partitions are to be looked at."""
+    """The first write that counts; None when all partitions must be checked."""
     if not options.incremental or last is None:
         return None
     if last.savepoints - savepoints:
-        return None  # what a deleted savepoint has held back may be anywhere
+        return None  # a deleted savepoint may have kept files in any partition
     since = last.next_write if options.policy is CleanPolicy.KEEP_LATEST_FILE_VERSIONS else last.earliest
     if since is None or timeline.start is None or since < timeline.start:
         return None
     return since
 
 
-# So many commits that a clean looked at in vain are remembered by a clean that deletes nothing.
-_REMEMBERED_COMMITS = 10
-
-
 def plan_table(
     table: HoodieTable, options: CleanOptions, now_ms: int, *, due: bool = True, timeline: Timeline | None = None
 ) -> CleanPlan | None:
-    """What a clean would do now; None when it would do nothing, or (``due``) too few commits have come since the last.
+    """The work of a clean now; None when there is none, or (``due``) too few commits were made since the last clean.
 
-    A plan without files only remembers how far was looked. Nothing is changed. ``timeline``: as it is now.
+    A plan without files only records how far was checked. Nothing is changed. ``timeline``: the present one.
     """
     timeline, storage = timeline if timeline is not None else table.timeline(), table.storage
     last = last_clean(storage, timeline)
@@ -267,8 +264,8 @@ def plan_table(
         timeline, options, earliest.time if earliest is not None else None, last, frozenset(s.time for s in saved),
         lambda instant: timeline.metadata(storage, instant), lambda: _all_partitions(table, timeline),
     )  # fmt: skip
-    held = Held(savepointed_names(saved), busy_groups(storage, timeline))
-    files, partitions = old_files(table.view(timeline), scope.partitions, options, earliest, held)
+    needed = Needed(savepointed_names(saved), busy_groups(storage, timeline))
+    files, partitions = old_files(table.view(timeline), scope.partitions, options, earliest, needed)
     if not files and not (options.incremental and (scope.whole or scope.commits >= _REMEMBERED_COMMITS)):
         return None
     extra = {SAVEPOINTED: ",".join(s.time for s in saved)} if saved else {}
@@ -278,7 +275,7 @@ def plan_table(
 
 
 def busy_groups(storage: Storage, timeline: Timeline) -> frozenset[FileGroupId]:
-    """The file groups of pending log compactions, whose plans name no slice that they begin."""
+    """The file groups of pending log compactions; their plans do not name the slices that they begin."""
     plans = (timeline.plan(storage, i) for i in timeline.pending if i.action == LOG_COMPACTION)
     return frozenset((s.partition_path, s.file_id) for plan in plans for s in plan.rewrites)
 
@@ -291,8 +288,8 @@ def _all_partitions(table: HoodieTable, timeline: Timeline) -> list[str]:
 def check_past(table: HoodieTable, timeline: Timeline, as_of: str) -> None:
     """CleanedPastError for an instant time (17 digits) whose file slices a completed clean may have deleted.
 
-    A clean tells the earliest commit that it retained. One that keeps numbers of file versions has none: what was the
-    newest when it began is sure. What a savepoint keeps can be read as of the savepoint's write.
+    A clean records the earliest commit that it retained. A clean by file versions has none: only the newest write at
+    its begin is sure. The files that a savepoint keeps can be read as of the savepoint's write.
     """
     if as_of >= (timeline.newest_completed or ""):
         return
@@ -305,15 +302,17 @@ def check_past(table: HoodieTable, timeline: Timeline, as_of: str) -> None:
         return
     also = f", and the savepoints {', '.join(saved)}" if saved else ""
     raise CleanedPastError(
-        f"table {table.config.name} at {table.base_path} can't be read as of {as_of}: a clean has deleted files of that "
-        f"time. It can be read as of {earliest} and later{also}; hoodie.clean.commits.retained and "
-        "hoodie.clean.hours.retained say how long files are kept"
+        f"table {table.config.name} at {table.base_path} cannot be read as of {as_of}: a clean has deleted files of "
+        f"that time. It can be read as of {earliest} and later{also}; hoodie.clean.commits.retained and "
+        f"hoodie.clean.hours.retained set how long files are kept"
     )
 
 
 def _kept_from(table: HoodieTable, timeline: Timeline, clean: Instant) -> str:
-    """The first instant whose slices this clean has left; empty where it deleted nothing that is known."""
-    told = clean_of(table.storage, timeline, clean)
-    if not told.deleted:
+    """The first instant whose slices this clean has kept; empty if it is not known to have deleted any."""
+    cleaned = clean_of(table.storage, timeline, clean)
+    if not cleaned.deleted:
         return ""
-    return told.earliest or max((i.time for i in timeline.completed_writes if i.time < clean.time), default=clean.time)
+    return cleaned.earliest or max(
+        (i.time for i in timeline.completed_writes if i.time < clean.time), default=clean.time
+    )

@@ -1,13 +1,13 @@
-"""A clustering's plan: when one is due, and which file slices it joins into how many new file groups.
+"""A clustering's plan: when one is due, and which file slices it merges into how many new file groups.
 
-Until the plan is carried out or taken back nobody may write to the file groups that it names. Slices are chosen by
+Until the plan is executed or rolled back nobody may write to the file groups that it names. Slices are chosen by
 Hudi's size-based strategy (PartitionAwareClusteringPlanStrategy, SparkSizeBasedClusteringPlanStrategy and
 ClusteringPlanPartitionFilter of Hudi 1.2.0).
 
-A plan says in its extra metadata up to when it has seen all writes, by which options, and which partitions had
-more to join than it could take. Other partitions are as that plan found them: joined, or not to be joined. So the
-next plan looks only at partitions that were written to since. Without such a plan, with other options, or where a
-later write has been archived, all partitions are looked at.
+A plan's extra metadata has the time up to which it has seen all writes, its options, and the partitions with more
+slices to merge than the plan could include. The other partitions have nothing left to merge. So the next plan checks
+only partitions with later writes. All partitions are checked without such a plan, with other options, or if a later
+write has been archived.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from datetime import datetime
 from hashlib import blake2b
 from typing import Any
 
-from tagstream.table.errors import InstantConflictError, UnsupportedTableError
+from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.file_group.fs_view import FileSlice, FileSystemView
 from tagstream.table.file_group.names import instant_from_ms, join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -28,43 +28,54 @@ from tagstream.table.metadata.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.read.slice_reader import check_mergeable
 from tagstream.table.read.stored_keys import check_bucketed
 from tagstream.table.schema.schema import avro_to_arrow
-from tagstream.table.services.compaction import table_schema_json
-from tagstream.table.services.compaction_plan import PLANNED_BY, PLANNER, metrics_of
-from tagstream.table.services.options import ClusteringOptions, PartitionFilter
-from tagstream.table.services.planned import (
+from tagstream.table.services.clustering_options import ClusteringOptions, PartitionFilter
+from tagstream.table.services.planned import table_schema_json
+from tagstream.table.services.plans import (
     EXECUTION,
+    PLANNED_BY,
+    PLANNER,
     SORT_COLUMNS,
-    newest_told,
+    metrics_of,
+    newest_recorded,
     pending_action,
-    plan_path,
     planned_otherwise,
+    requested_clustering,
     taken_before,
+    write_plan,
 )
-from tagstream.table.timeline.avro_timeline import CLUSTER, parsed_schema, write_parsed
+from tagstream.table.steps import Step
 from tagstream.table.timeline.instant import CLUSTERING, REPLACE_COMMIT, Instant
+from tagstream.table.timeline.operation import WriteOperationType
 from tagstream.table.timeline.timeline import Timeline
+
+_LOOKED = "tagstream.clustering.looked"
+# The choice of partitions of these depends on the time.
+_BY_TIME = (PartitionFilter.RECENT_DAYS, PartitionFilter.DAY_ROLLING)
+# Options for the amount and time of the work. They do not change which slices can be merged.
+_OF_NO_ACCOUNT = ("max_commits", "max_groups", "max_memory")
+SORTED_BY = SORT_COLUMNS  # in the extra metadata of a clustering of this project
 
 
 @dataclass(frozen=True)
 class Joined:
-    """Slices of one partition that become ``outputs`` new file groups."""
+    """Slices of one partition to merge into ``outputs`` new file groups."""
 
     slices: tuple[FileSlice, ...]
     outputs: int
 
     @property
     def size(self) -> int:
-        """Bytes by which slices are put together: those of base files, and of the logs of a slice without one."""
+        """Bytes by which slices are grouped: those of base files, and of the logs of a slice without one."""
         return sum(map(size_of, self.slices))
 
 
 def size_of(file_slice: FileSlice) -> int:
-    """Bytes of a slice as the strategy counts them: log files count only where there is no base file."""
+    """Bytes of a slice as the strategy counts them: log files count only if there is no base file."""
     return file_slice.base_file.size if file_slice.base_file else file_slice.size
 
 
 def choose_partitions(partitions: Sequence[str], options: ClusteringOptions, hour: int) -> list[str]:
-    """The partitions that are looked at, the newest first where the filter goes by days. ``hour`` of the day, 0 to 23."""
+    """The partitions to check, the newest first if the filter is by days. ``hour`` of the day, 0 to 23."""
     found = list(partitions)
     if options.partition_regex is not None:
         wanted = re.compile(options.partition_regex)
@@ -86,10 +97,10 @@ def choose_partitions(partitions: Sequence[str], options: ClusteringOptions, hou
 
 
 def join_slices(slices: Iterable[FileSlice], options: ClusteringOptions, settled: frozenset[str]) -> list[Joined]:
-    """The slices of one partition, the largest first, put together until a group is full.
+    """The slices of one partition, the largest first, in groups up to the limit.
 
-    ``settled``: file ids that a clustering of the same sort columns has written and nobody has touched since; joining them
-    may gain something, rewriting one of them alone does not.
+    ``settled``: file ids that a clustering by the same sort columns has written, without later writes. Merging several
+    of them can help, rewriting a single one cannot.
     """
     small = [each for each in slices if (each.base_file.size if each.base_file else 0) < options.small_file_limit]
     groups: list[list[FileSlice]] = []
@@ -109,16 +120,10 @@ def join_slices(slices: Iterable[FileSlice], options: ClusteringOptions, settled
     return found
 
 
-_LOOKED = "tagstream.clustering.looked"
-# These choose other partitions as time goes by.
-_BY_TIME = (PartitionFilter.RECENT_DAYS, PartitionFilter.DAY_ROLLING)
-# Of the options: how much work a plan and a task take, and when. They change nothing in what is to be joined.
-_OF_NO_ACCOUNT = ("max_commits", "max_groups", "max_memory")
-
-
 @dataclass(frozen=True)
 class Looked:
-    """``since``: all writes of an earlier time were seen. ``options``: digest. ``left``: partitions with more to join."""
+    """``since``: all writes of an earlier time were seen. ``options``: digest. ``left``: partitions with more to
+    merge."""
 
     since: str
     options: str
@@ -126,7 +131,7 @@ class Looked:
 
     @staticmethod
     def at(timeline: Timeline, instant: str, options: ClusteringOptions, left: Iterable[str] = ()) -> Looked | None:
-        """A look at a timeline, for a plan of ``instant``; None with options that go by the time."""
+        """The state of a timeline for a plan of ``instant``; None with options that depend on the time."""
         if options.filter in _BY_TIME:
             return None
         return Looked(taken_before(timeline, instant), _digest(options), frozenset(left))
@@ -139,15 +144,17 @@ class Looked:
 def partitions_to_look_at(
     table: HoodieTable, timeline: Timeline, options: ClusteringOptions, remembered: Looked | None = None
 ) -> frozenset[str] | None:
-    """Partition paths; None: all. ``remembered``: a look that led to no plan, of which nothing on the timeline tells."""
+    """Partition paths; None: all. ``remembered``: an earlier check without a plan, which is not on the timeline."""
     if options.filter in _BY_TIME:
         return None
-    told = [
-        look for look in (_told(table, timeline), remembered) if look is not None and look.options == _digest(options)
+    recorded = [
+        look
+        for look in (_recorded(table, timeline), remembered)
+        if look is not None and look.options == _digest(options)
     ]
-    if not told:
+    if not recorded:
         return None
-    newest = max(told, key=lambda look: look.since)  # of two the first one, whose plan has left something
+    newest = max(recorded, key=lambda look: look.since)  # of two the first one, whose plan has left slices
     if timeline.start is None or timeline.start > newest.since:
         return None
     found = set(newest.left)
@@ -158,26 +165,23 @@ def partitions_to_look_at(
     return frozenset(found)
 
 
-def _told(table: HoodieTable, timeline: Timeline) -> Looked | None:
-    """What the newest plan says that says anything."""
+def _recorded(table: HoodieTable, timeline: Timeline) -> Looked | None:
+    """The record of the newest plan that has one."""
     plans = (i for i in timeline.instants if i.action in (CLUSTERING, REPLACE_COMMIT))
-    told = newest_told(table, plans, pending_action(table), _LOOKED)
-    if told is None:
+    recorded = newest_recorded(table, plans, pending_action(table), _LOOKED)
+    if recorded is None:
         return None
-    found = json.loads(told)
+    found = json.loads(recorded)
     return Looked(found["since"], found["options"], frozenset(found["left"]))
 
 
 def _digest(options: ClusteringOptions) -> str:
-    told = {name: value for name, value in asdict(options).items() if name not in _OF_NO_ACCOUNT}
-    return blake2b(json.dumps(told, sort_keys=True).encode(), digest_size=8).hexdigest()
-
-
-SORTED_BY = SORT_COLUMNS  # in the extra metadata of a clustering of this project
+    recorded = {name: value for name, value in asdict(options).items() if name not in _OF_NO_ACCOUNT}
+    return blake2b(json.dumps(recorded, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
 def is_due(table: HoodieTable, timeline: Timeline, max_commits: int) -> bool:
-    """Whether so many writes were completed since the last clustering; never while one is pending."""
+    """Whether this number of writes was completed since the last clustering; False while one is pending."""
     if timeline.pending_clusterings:
         return False
     last = last_clustering(table, timeline)
@@ -188,19 +192,24 @@ def is_due(table: HoodieTable, timeline: Timeline, max_commits: int) -> bool:
 def last_clustering(table: HoodieTable, timeline: Timeline) -> Instant | None:
     """The newest completed clustering on the active timeline."""
     for instant in reversed(timeline.completed_writes):
-        if instant.action == REPLACE_COMMIT and timeline.metadata(table.storage, instant).operation == CLUSTER:
+        if (
+            instant.action == REPLACE_COMMIT
+            and timeline.metadata(table.storage, instant).operation == WriteOperationType.CLUSTER
+        ):
             return instant
     return None
 
 
 def settled_groups(table: HoodieTable, timeline: Timeline, sort_columns: tuple[str, ...]) -> frozenset[str]:
-    """File ids that clusterings by these columns have written, and no later write on the active timeline has touched."""
+    """File ids that clusterings by these columns have written, without a later write on the active timeline."""
     touched: set[str] = set()
     found: set[str] = set()
     for instant in reversed(timeline.completed_writes):
         metadata = timeline.metadata(table.storage, instant)
         ids = {stat.file_id for stat in metadata.all_stats()}
-        if metadata.operation == CLUSTER and metadata.extra.get(SORTED_BY, "") == ",".join(sort_columns):
+        if metadata.operation == WriteOperationType.CLUSTER and metadata.extra.get(SORTED_BY, "") == ",".join(
+            sort_columns
+        ):
             found |= ids - touched
         touched |= ids
     return frozenset(found)
@@ -208,7 +217,7 @@ def settled_groups(table: HoodieTable, timeline: Timeline, sort_columns: tuple[s
 
 @dataclass
 class Memory:
-    """What a process knows of its last look at a table that found nothing to do."""
+    """A process's record of its last check of a table without work."""
 
     looked: Looked | None = None
 
@@ -223,13 +232,12 @@ def schedule_clustering(
     look_at_all: bool = False,
     memory: Memory | None = None,
 ) -> str | None:
-    """Put a plan on the timeline if it is time for one; returns its instant, None where nothing is to be done.
+    """Write a plan to the timeline if one is due; returns its instant, None if there is nothing to do.
 
-    ``check`` is called before the plan is written, and what it raises keeps it from being; ``force``: however few writes
-    there were since the last one. The caller holds the writer lease. No plan is made while a write is pending: it could be
-    of a file group that the plan takes. ``look_at_all``: whatever an earlier plan has seen;
-    ``memory``: what the caller keeps of looks that found nothing to do.
-    UnsupportedTableError for a table whose records cannot be merged here.
+    ``check`` is called before the plan is written, and its error prevents the plan; ``force``: after any number of
+    writes. The caller has the writer lease. No plan is made while a write is pending: the write could be to a file
+    group of the plan. ``look_at_all``: check all partitions; ``memory``: the caller's record of checks without work.
+    UnsupportedTableError for a table whose records this version cannot merge.
     """
     check_mergeable(table)
     timeline = table.timeline()
@@ -238,7 +246,7 @@ def schedule_clustering(
     now_ms = clock_ms()
     memory = memory or Memory()
     instant = fresh_times(table, MetadataWriter.open(table), lambda: now_ms)()
-    timeline = table.timeline()  # again: what others have completed before the instant must be in the plan
+    timeline = table.timeline()  # again: writes that others have completed before the instant must be in the plan
     if timeline.pending_writes:
         return None
     only = None if look_at_all else partitions_to_look_at(table, timeline, options, memory.looked)
@@ -247,14 +255,8 @@ def schedule_clustering(
         memory.looked = Looked.at(timeline, instant, options)
         return None
     check()
-    rel = plan_path(table, instant)
-    try:
-        table.storage.write_new(rel, write_parsed(parsed_schema("HoodieRequestedReplaceMetadata"), plan))
-    except FileExistsError:
-        raise InstantConflictError(
-            f"{table.storage.where(rel)} exists already: another writer works on the table, and only one may"
-        ) from None
-    reach("clustering_requested")
+    write_plan(table, requested_clustering(table, instant), "HoodieRequestedReplaceMetadata", plan)
+    reach(Step.CLUSTERING_REQUESTED)
     return instant
 
 
@@ -267,9 +269,9 @@ def plan_clustering(
     instant: str,
     only: frozenset[str] | None = None,
 ) -> dict[str, Any] | None:
-    """The plan of ``instant`` as its Avro record; None where nothing is to be joined. ``only``: partitions, None: all.
+    """The plan of ``instant`` as its Avro record; None if there is nothing to merge. ``only``: partitions, None: all.
 
-    UnsupportedTableError for sort columns that the table has not, and for a bucketed table, whose file ids name buckets.
+    UnsupportedTableError for sort columns that the table lacks, and for a bucketed table, whose file ids name buckets.
     """
     check_bucketed(table, wanted=False)
     _check_columns(table, timeline, options)
@@ -292,7 +294,7 @@ def plan_clustering(
     looked = Looked.at(timeline, instant, options, left)
     params = {SORT_COLUMNS: ",".join(options.sort_columns)} if options.sort_columns else {}
     return {
-        "operationType": CLUSTER,
+        "operationType": WriteOperationType.CLUSTER,
         "clusteringPlan": {
             "inputGroups": [_group(table, each, options) for each in joined[: options.max_groups]],
             "strategy": {"strategyClassName": EXECUTION, "strategyParams": params, "version": 1},
@@ -343,6 +345,7 @@ def _check_columns(table: HoodieTable, timeline: Timeline, options: ClusteringOp
     for name in options.sort_columns:
         if name not in names:
             raise UnsupportedTableError(
-                f"{SORT_COLUMNS} names {name}, which table {table.config.name} at {table.base_path} has not; it has "
+                f"{SORT_COLUMNS} names {name}, which table {table.config.name} at {table.base_path} does not have; it "
+                f"has "
                 f"{', '.join(names)}"
             )

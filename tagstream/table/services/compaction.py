@@ -1,13 +1,14 @@
-"""A compaction's plan, ours or Hudi's, carried out with exactly its operations and files; or taken back.
+"""A compaction's plan of this project or of Hudi, executed with exactly its operations and files; or rolled back.
 
-1. ``begin_compaction``: ``T.compaction.inflight``; what a dead execution has left is removed first.
-2. The tasks of ``compaction_tasks`` stage one new base file each, here or in another process, in any order.
-3. ``complete_compaction``: the files get their names and go into the metadata table, ``T.commit`` appears.
+1. ``begin_compaction``: ``T.compaction.inflight``; files of a dead execution are removed first.
+2. The tasks of ``compaction_tasks`` each write one new base file under a temporary name, in this or another process, in
+any order. 3. ``complete_compaction``: the files get their final names, the metadata table gets the files, and
+``T.commit`` is written.
 
-If it is cut off, the same calls do it again from the start: a reader counts none of the new files before 3 has
-ended, and the old slices stay until they are cleaned. The plan stays, too. Only the process with the lease may
-carry it out. Writes may continue during 2. A commit of the same process must not happen during 1 or 3: both look
-at the timeline, and both write to the metadata table.
+After an interruption the same calls start again: a reader sees none of the new files before the end of step 3. The old
+slices are kept until they are cleaned, and the plan is kept, too. Only the process with the lease may execute it.
+Writes may continue during step 2. The same process must not commit during steps 1 and 3: both read the timeline, and
+both write to the metadata table.
 """
 
 from __future__ import annotations
@@ -15,39 +16,49 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tagstream.table.errors import InstantConflictError, UnsupportedTableError
-from tagstream.table.file_group.names import join, list_partitions, parse_base_file_name, parse_log_file_name
+from tagstream.table.errors import InstantConflictError
+from tagstream.table.file_group.names import list_partitions, parse_log_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import check_mergeable
-from tagstream.table.read.snapshot import stored_schema
-from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow, user_schema
-from tagstream.table.services.compaction_plan import claim
 from tagstream.table.services.compaction_task import CompactionTask, inputs_of
 from tagstream.table.services.failed_writes import RollbackRequest
-from tagstream.table.services.metadata_changes import tell_metadata, told_to_metadata
 from tagstream.table.services.options import CompactionOptions
-from tagstream.table.services.planned import Operation, read_operations
+from tagstream.table.services.planned import (
+    Check,
+    Reach,
+    Service,
+    begin,
+    check_pending,
+    complete_plan,
+    plan_file,
+    rollback_requests,
+    write_context,
+)
+from tagstream.table.services.plans import Operation, read_operations
 from tagstream.table.services.rollback import RollbackResult, roll_back_execution
+from tagstream.table.steps import Step
 from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
-from tagstream.table.timeline.instant import COMPACTION, Instant, State, write_inflight
-from tagstream.table.timeline.lease import is_alive
-from tagstream.table.timeline.timeline import Timeline
-from tagstream.table.write.commit import complete, publish_files
-from tagstream.table.write.markers import begin_markers, delete_markers, unstage
-from tagstream.table.write.write_context import WriteContext, WriterOptions
+from tagstream.table.timeline.instant import COMPACTION, Instant, State
+from tagstream.table.timeline.operation import WriteOperationType
+from tagstream.table.write.write_context import WriterOptions
 
-COMPACT = "COMPACT"
+_SERVICE = Service(
+    "compaction",
+    (COMPACTION,),
+    inflight=Step.COMPACTION_INFLIGHT,
+    published=Step.COMPACTION_PUBLISHED,
+    completed=Step.COMPACTION_COMPLETED,
+)
 
-Check = Callable[[], None]
-Reach = Callable[[str], None]
 Execute = Callable[[Sequence[CompactionTask]], Iterable[WriteStatus]]
 
 
 @dataclass(frozen=True)
 class CompactionResult:
-    """A plan that was carried out: its instant, the completed one, and the status of each new base file.
+    """An executed plan: its instant, the completed one, and the status of each new base file.
 
-    ``passed_over``: operations whose files were replaced or rolled back since the plan was made.
+    ``passed_over``: operations that were skipped because their files were replaced or rolled back after the plan was
+    made.
     """
 
     instant: str
@@ -57,7 +68,7 @@ class CompactionResult:
 
 
 def one_by_one(tasks: Sequence[CompactionTask]) -> Iterator[WriteStatus]:
-    """Carry the tasks out here, in their order."""
+    """Run the tasks in this process, in their order."""
     return (task.run() for task in tasks)
 
 
@@ -71,9 +82,9 @@ def compact(
     options: CompactionOptions | None = None,
     files: WriterOptions | None = None,
 ) -> CompactionResult:
-    """Carry out the plan of ``instant``, whoever made it and however far it had come; all steps in one call.
+    """Execute the plan of ``instant`` of any writer, from any state; all steps in one call.
 
-    ``check`` (the lease's) is called before each step that cannot be taken back; ``reach`` is told of the steps
+    ``check`` (the lease's) is called before each step that cannot be undone; ``reach`` is called at the steps
     ``compaction_inflight``, ``compaction_files``, ``compaction_published``, ``metadata_begun``, ``metadata_files``,
     ``metadata_completed`` and ``compaction_completed``. InstantConflictError when it is completed already.
     """
@@ -81,7 +92,7 @@ def compact(
     run_id = clock_ms() // 1000 % 2**31
     tasks = compaction_tasks(table, instant, run_id, options, files)
     statuses = tuple(execute(tasks))
-    reach("compaction_files")
+    reach(Step.COMPACTION_FILES)
     completed = complete_compaction(table, instant, statuses, clock_ms, check, reach)
     return CompactionResult(instant, completed, statuses, len(read_operations(table, instant)) - len(tasks))
 
@@ -93,29 +104,13 @@ def begin_compaction(
     check: Check = lambda: None,
     reach: Reach = lambda _: None,
 ) -> None:
-    """Say that the plan is being carried out, once nothing is left of an execution before.
+    """Write the inflight file after the files of an earlier execution are removed.
 
-    InstantConflictError when it is completed, is not there, or another process gives signs of carrying it out;
-    UnsupportedTableError when the table's records cannot be merged here.
+    InstantConflictError when it is completed or missing, or another process seems to execute it; UnsupportedTableError
+    when this version cannot merge the table's records.
     """
     check_mergeable(table)
-    operations = read_operations(table, instant)
-    check_pending(table, instant)
-    storage, rel = table.storage, _inflight(table, instant)
-    if is_alive(storage, instant, clock_ms()):
-        raise InstantConflictError(
-            f"compaction {instant} of {table.base_path} is being carried out by another process, which beats in "
-            ".hoodie/.heartbeat: let it end, or wait until its beats are old"
-        )
-    check()
-    if storage.exists(rel):
-        unstage(table, instant, COMPACTION)
-        storage.delete_many(base_files_of(table, instant, operations))
-        delete_markers(storage, instant)
-    begin_markers(storage, instant)
-    claim(storage, instant)
-    write_inflight(storage, table.config.timeline_folder, instant, COMPACTION)
-    reach("compaction_inflight")
+    begin(table, instant, _SERVICE, groups_of(read_operations(table, instant)), clock_ms, check, reach)
 
 
 def compaction_tasks(
@@ -125,25 +120,16 @@ def compaction_tasks(
     options: CompactionOptions | None = None,
     files: WriterOptions | None = None,
 ) -> list[CompactionTask]:
-    """The tasks of a plan that was begun. ``run_id``: 0 or more, other than that of any execution before (seconds do).
+    """The tasks of an inflight plan. ``run_id``: 0 or more, and different from that of earlier executions (seconds will
+    do).
 
-    ``files``: how base files are written; what the metadata table asks of them is added here.
+    ``files``: how base files are written; the metadata table's needs are added here.
     """
-    timeline = table.timeline()
-    schema_json = table_schema_json(table, timeline)
-    schema = avro_to_arrow(schema_json)
-    writing = told_to_metadata(table, files or WriterOptions())
-    inputs = inputs_of(table, timeline, instant, read_operations(table, instant))
-    as_of = newest_before(table, timeline, instant)
+    context = write_context(table, instant, COMPACTION, files)
+    inputs = inputs_of(table, context.timeline, instant, read_operations(table, instant))
     max_memory = (options or CompactionOptions()).max_memory
     return [
-        CompactionTask(
-            table,
-            WriteContext(instant, COMPACTION, number, "", schema, schema_json, as_of, timeline, writing),
-            each,
-            run_id,
-            max_memory,
-        )
+        CompactionTask(table, replace(context, task_partition=number), each, run_id, max_memory)
         for number, each in enumerate(inputs)
     ]
 
@@ -156,121 +142,55 @@ def complete_compaction(
     check: Check = lambda: None,
     reach: Reach = lambda _: None,
 ) -> Instant:
-    """Publish the staged files and complete the plan; the completed instant.
+    """Give the files their final names and complete the plan; the completed instant.
 
-    InstantConflictError when another process was first: then nothing of these files is left.
+    InstantConflictError when another process was first: then these files are removed.
     """
-    table = table.reload()
-    check()
-    try:
-        check_pending(table, instant)
-        publish_files(table, instant, statuses)
-        reach("compaction_published")
-        after = tell_metadata(table, instant, statuses, clock_ms, check, reach)
-        schema_json = table_schema_json(table, table.timeline())
-        metadata = replace(CommitMetadata.build(statuses, {}, schema_json, COMPACT), compacted=True)
-        completed = complete(table, instant, COMPACTION, metadata, check, clock_ms, after)
-    except InstantConflictError:
-        withdraw(table, instant, COMPACTION, statuses)
-        raise
-    reach("compaction_completed")
-    return completed
+
+    def metadata(schema_json: str) -> CommitMetadata:
+        return replace(CommitMetadata.build(statuses, {}, schema_json, WriteOperationType.COMPACT), compacted=True)
+
+    return complete_plan(table.reload(), instant, _SERVICE, statuses, metadata, clock_ms, check, reach)
 
 
-def base_files_of(table: HoodieTable, instant: str, operations: Iterable[Operation]) -> list[str]:
-    """Paths of the base files of this instant that are there in the operations' file groups."""
-    wanted: dict[str, set[str]] = {}
+def groups_of(operations: Iterable[Operation]) -> dict[str, frozenset[str]]:
+    """The file ids of the operations by partition path."""
+    found: dict[str, set[str]] = {}
     for operation in operations:
-        wanted.setdefault(operation.partition_path, set()).add(operation.file_id)
-    found = []
-    for partition, file_ids in sorted(wanted.items()):
-        for name in table.storage.names(partition):
-            base = parse_base_file_name(name)
-            if base is not None and base.instant == instant and base.file_id in file_ids:
-                found.append(join(partition, name))
-    return found
-
-
-def table_schema_json(table: HoodieTable, timeline: Timeline) -> str:
-    """The table's Avro schema as of now: rows of older files get nulls for columns that came since."""
-    told = table.schema_json(timeline)
-    if told is not None:
-        return told
-    found = user_schema(stored_schema(table, timeline, table.view(timeline)))
-    return avro_json(arrow_to_avro(found, table.config.name))
-
-
-def newest_before(table: HoodieTable, timeline: Timeline, instant: str) -> str:
-    """The newest instant whose log blocks count: up to version 7 a log file may have later ones than the plan knew."""
-    if table.config.names_logs_by_commit:
-        return instant
-    return max((i.time for i in timeline.completed_writes if i.time < instant), default=instant)
-
-
-def check_pending(table: HoodieTable, instant: str) -> None:
-    """InstantConflictError when the compaction is completed, UnsupportedTableError when the instant is something else."""
-    found = table.timeline().find(instant)
-    if found is not None and found.is_completed:
-        raise InstantConflictError(
-            f"compaction {instant} of {table.base_path} is completed already: another run carried it out"
-        )
-    if found is None or found.action != COMPACTION:
-        raise UnsupportedTableError(f"instant {instant} of {table.base_path} is no pending compaction")
-
-
-def withdraw(table: HoodieTable, instant: str, action: str, statuses: Sequence[WriteStatus]) -> None:
-    """Another process completed the plan: what this one has staged and published goes, but for files that count.
-
-    A second base file of one instant is more than some readers bear. ``action``: of the plan's inflight file.
-    """
-    timeline = table.timeline()
-    found = timeline.find(instant)
-    unstage(table, instant, action)
-    kept = set()
-    if found is not None and found.is_completed:
-        kept = {stat.path for stat in timeline.metadata(table.storage, found).all_stats()}
-    table.storage.delete_many(s.stat.path for s in statuses if s.stat.path not in kept)
-    delete_markers(table.storage, instant)
-
-
-def _inflight(table: HoodieTable, instant: str) -> str:
-    return f"{table.config.timeline_folder}/{Instant(instant, COMPACTION, State.INFLIGHT).file_name()}"
+        found.setdefault(operation.partition_path, set()).add(operation.file_id)
+    return {partition: frozenset(ids) for partition, ids in found.items()}
 
 
 def rollback_compaction(
     table: HoodieTable, instant: str, rollback_instant: str, check: Callable[[], None] = lambda: None
 ) -> RollbackResult:
-    """Take back what an execution of the plan ``instant`` wrote, as a rollback action; the plan stays to be executed.
+    """Roll back the files of an execution of the plan ``instant`` with a rollback action; the plan is kept for
+    execution.
 
-    Needed only where the plan is not to be executed soon: another execution removes what the one before has left by itself.
-    Log files stay: up to version 7 those that are named by the plan hold later writes. InstantConflictError when the plan is
+    Needed only if the plan will not be executed soon: the next execution itself removes these files. Log files are
+    kept: up to version 7 the log files named after the plan have later writes. InstantConflictError when the plan is
     not being executed, or is completed.
     """
 
-    def base_files(table: HoodieTable, failed: Instant) -> list[RollbackRequest]:
-        found = []
-        for rel in base_files_of(table, failed.time, read_operations(table, failed.time)):
-            partition, _, name = rel.rpartition("/")
-            parsed = parse_base_file_name(name)
-            found.append(RollbackRequest(partition, parsed.file_id if parsed else "", failed.time, files=(rel,)))
-        return found
+    def requests(table: HoodieTable, failed: Instant) -> list[RollbackRequest]:
+        return rollback_requests(table, failed.time, groups_of(read_operations(table, failed.time)))
 
     check()
-    return roll_back_execution(table, instant, rollback_instant, base_files)
+    return roll_back_execution(table, instant, rollback_instant, requests)
 
 
 def unschedule_compaction(table: HoodieTable, instant: str, check: Callable[[], None] = lambda: None) -> None:
-    """Remove the plan ``instant`` from the timeline, as if it had never been made.
+    """Remove the plan ``instant`` from the timeline.
 
-    InstantConflictError when it is being executed (see :func:`rollback_compaction`) or completed, and up to version 7 when a
-    log file has been written since that is named by the plan: its slice would lose its place.
+    InstantConflictError when it is being executed (see :func:`rollback_compaction`) or completed, and up to version 7
+    when a later log file is named after the plan: its slice would no longer exist.
     """
     operations = read_operations(table, instant)
-    check_pending(table, instant)
-    folder = table.config.timeline_folder
-    if table.storage.exists(f"{folder}/{Instant(instant, COMPACTION, State.INFLIGHT).file_name()}"):
+    check_pending(table, instant, _SERVICE)
+    if table.storage.exists(plan_file(table, instant, _SERVICE, State.INFLIGHT)):
         raise InstantConflictError(
-            f"compaction {instant} of {table.base_path} is being executed, or its execution died: roll that back first"
+            f"compaction {instant} of {table.base_path} is being executed, or its execution died: roll back the "
+            f"execution first"
         )
     if not table.config.names_logs_by_commit:
         partitions = {operation.partition_path for operation in operations} & set(list_partitions(table.storage))
@@ -279,8 +199,9 @@ def unschedule_compaction(table: HoodieTable, instant: str, check: Callable[[], 
                 log = parse_log_file_name(name)
                 if log is not None and log.base_instant == instant:
                     raise InstantConflictError(
-                        f"compaction {instant} of {table.base_path} cannot be taken from the timeline: "
-                        f"{table.storage.where(partition)}/{name} was written beside it, and is named by it; execute it"
+                        f"compaction {instant} of {table.base_path} cannot be removed from the timeline: "
+                        f"{table.storage.where(partition)}/{name} was written later and is named after it; execute "
+                        f"the plan"
                     )
     check()
-    table.storage.delete(f"{folder}/{Instant(instant, COMPACTION, State.REQUESTED).file_name()}")
+    table.storage.delete(plan_file(table, instant, _SERVICE, State.REQUESTED))

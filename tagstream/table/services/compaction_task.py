@@ -1,6 +1,6 @@
-"""The task of one operation of a compaction's plan: a slice's rows go into a new base file, which is staged.
+"""The task of one operation of a compaction's plan: it writes a slice's rows to a new base file under a temporary name.
 
-The input is the plan's files as they are when it is carried out: what was rolled back or replaced since is not
+The input is the plan's files that exist at the time of execution: files that were rolled back or replaced are not
 compacted.
 """
 
@@ -22,7 +22,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.column_ranges import ranges_of_footer, ranges_to_json
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.services.merged_rows import Counts, merged_rows
-from tagstream.table.services.planned import Operation
+from tagstream.table.services.plans import Operation
 from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.timeline.commit_metadata import FileKind, WriteStat, WriteStatus
 from tagstream.table.timeline.instant import ROLLBACK
@@ -33,38 +33,38 @@ from tagstream.table.write.write_context import WriteContext
 
 @dataclass(frozen=True)
 class Inputs:
-    """An operation, and those of its log files that are gone because their write was rolled back."""
+    """An operation, and its log files that were deleted because their write was rolled back."""
 
     operation: Operation
     gone: frozenset[str] = frozenset()
 
 
 def inputs_of(table: HoodieTable, timeline: Timeline, instant: str, operations: Iterable[Operation]) -> list[Inputs]:
-    """The operations that are to be carried out.
+    """The operations to execute.
 
-    One is passed over when its file group was replaced, or when nothing is left of it after a rollback of its base file or
-    of all its logs. CorruptFileError for a file that is missing for no such reason.
+    An operation is skipped when its file group was replaced, or when a rollback has deleted its base file or all its
+    logs. CorruptFileError for a file that is missing without such a reason.
     """
     operations = list(operations)
     by_partition: dict[str, list[Operation]] = {}
     for operation in operations:
         by_partition.setdefault(operation.partition_path, []).append(operation)
     there = {partition: frozenset(table.storage.names(partition)) for partition in by_partition}
-    taken_back: frozenset[str] | None = None
+    rolled_back: frozenset[str] | None = None
     found = []
     for operation in operations:
         if (operation.partition_path, operation.file_id) in timeline.replaced:
             continue
         present = there[operation.partition_path]
         missing = {name for name in (operation.base_file, *operation.log_files) if name and name not in present}
-        if missing and taken_back is None:
-            taken_back = _rolled_back(table, timeline, instant)
+        if missing and rolled_back is None:
+            rolled_back = _rolled_back(table, timeline, instant)
         for name in sorted(missing):
-            if not _was_rolled_back(table, timeline, name, taken_back or frozenset()):
+            if not _was_rolled_back(table, timeline, name, rolled_back or frozenset()):
                 rel = f"{operation.partition_path}/{name}".lstrip("/")
                 raise CorruptFileError(
-                    f"{table.storage.where(rel)} is missing, which the compaction {instant} is to read: restore the "
-                    "file, or remove the plan (unschedule_compaction)"
+                    f"{table.storage.where(rel)} is missing, but the compaction {instant} must read it: restore the "
+                    f"file, or remove the plan (unschedule_compaction)"
                 )
         logs_left = [name for name in operation.log_files if name not in missing]
         if operation.base_file in missing or (operation.base_file is None and not logs_left):
@@ -73,14 +73,15 @@ def inputs_of(table: HoodieTable, timeline: Timeline, instant: str, operations: 
     return found
 
 
-def _was_rolled_back(table: HoodieTable, timeline: Timeline, name: str, taken_back: frozenset[str]) -> bool:
-    """A base file, and from version 8 on a log file, names the write that it is of; else only the rollback tells."""
+def _was_rolled_back(table: HoodieTable, timeline: Timeline, name: str, rolled_back: frozenset[str]) -> bool:
+    """A base file's name, and from version 8 on a log file's name, has its write's instant; otherwise only the rollback
+    has it."""
     base, log = parse_base_file_name(name), parse_log_file_name(name)
     if base is not None:
         return not timeline.is_valid(base.instant)
     if log is not None and table.config.names_logs_by_commit:
         return not timeline.is_valid(log.base_instant)
-    return name in taken_back
+    return name in rolled_back
 
 
 def _rolled_back(table: HoodieTable, timeline: Timeline, since: str) -> frozenset[str]:
@@ -88,7 +89,7 @@ def _rolled_back(table: HoodieTable, timeline: Timeline, since: str) -> frozense
     found: set[str] = set()
     for instant in timeline.instants:
         if instant.action == ROLLBACK and instant.is_completed and instant.time > since:
-            rel = f"{table.config.timeline_folder}/{instant.file_name()}"
+            rel = table.instant_path(instant)
             record = read_record(table.storage.read(rel), table.storage.where(rel))
             for told in (record.get("partitionMetadata") or {}).values():
                 found.update(path.rsplit("/", 1)[-1] for path in told.get("successDeleteFiles") or ())
@@ -97,11 +98,11 @@ def _rolled_back(table: HoodieTable, timeline: Timeline, since: str) -> frozense
 
 @dataclass(frozen=True)
 class CompactionTask:
-    """The compaction of one file group: picklable, and done again with the same result.
+    """The compaction of one file group: picklable, and repeatable with the same result.
 
-    ``context``: the write; its ``task_partition`` is the number of the operation in the plan, and its ``as_of`` the newest
-    instant whose log blocks count. ``run_id``: tells this execution of the plan from others in file names. ``max_memory``:
-    bytes of log rows held; what is more lies in a temporary file of the machine.
+    ``context``: the write; its ``task_partition`` is the number of the operation in the plan, and its ``as_of`` the
+    newest instant whose log blocks count. ``run_id``: identifies this execution of the plan in file names.
+    ``max_memory``: bytes of log rows in memory; the rest is spilled to a temporary file of the machine.
     """
 
     table: HoodieTable
@@ -112,19 +113,20 @@ class CompactionTask:
 
     @property
     def weight(self) -> int:
-        """What the work is proportional to, compared with other tasks: MiB as the plan tells, else log files."""
+        """The relative size of the work: MiB by the plan, else the number of log files."""
         return round(self.inputs.operation.io_mib) or len(self.inputs.operation.log_files)
 
     @property
     def bytes(self) -> int:
-        """Bytes of the files that are read, as far as the store tells: what the work is proportional to."""
+        """Bytes of the files that are read, if the store has their sizes: the relative size of the work."""
         files = self.inputs.operation.file_slice(self.inputs.gone)
         return sum(self.table.storage.size(path) for path in (files.base_path, *files.log_paths) if path)
 
     def run(self, attempt: int = 0) -> WriteStatus:
-        """Stage the new base file. ``attempt``: attempts that may run at once (Spark's) must have different ones.
+        """Write the new base file under a temporary name. ``attempt``: parallel attempts (Spark's) must have different
+        ones.
 
-        InstantConflictError when the compaction is not inflight any more.
+        InstantConflictError when the compaction is no longer inflight.
         """
         table, operation = self.table, self.inputs.operation
         token = write_token(self.context.task_partition, self.run_id, attempt)
@@ -177,4 +179,4 @@ class CompactionTask:
         kind = FileKind.MERGE if operation.base_file is not None else FileKind.CREATE
         columns = options.range_columns
         ranges = ranges_to_json(ranges_of_footer(result.footer, columns)) if columns else None
-        return WriteStatus(stat, kind, False, ranges, result.bloom if options.tells_bloom else None)
+        return WriteStatus(stat, kind, False, ranges, result.bloom if options.returns_bloom else None)

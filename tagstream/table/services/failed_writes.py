@@ -1,18 +1,17 @@
-"""Files of failed writes: what has to be undone of them, and what late tasks leave behind.
+"""Files of failed writes: what must be undone, and what late tasks write afterwards.
 
-Of a failed write whose files were staged the markers name each file that was published; without markers nothing
-was published. They are gone once it is completed: of a commit whose completed file was removed only a listing can
-say what it wrote.
+If the files of a failed write were staged, its markers name each published file; without markers nothing was published.
+Markers are removed when a write completes. If the completed file of a commit was removed, only a listing shows what it
+wrote.
 
-Its base files, and log files that hold nothing but its blocks, are deleted. A log file that also holds blocks of
-other instants (some writers append to a file) stays, and a rollback block is put behind it.
+Base files of a failed write, and log files with only its blocks, are deleted. A log file that also has blocks of other
+instants (some writers append to a file) is kept, and a rollback block is written after it.
 
-A task of a killed run, or the slower one of two attempts, may still write when its instant has been completed or
-rolled back. What it stages only takes space, as does a staged commit whose writer was killed right after it
-published it. What other writers (earlier versions of this one, Hudi) publish from a task has a marker, so the
-marker folder comes back and names it. Such a file must go: a second base file of a completed instant would be
-taken for the first, and one of a rolled-back instant would count as soon as the timeline's start has moved past
-it.
+A task of a killed run, or the slower of two attempts, may still write when its instant has been completed or rolled
+back. Its staged files only take space, and so does a staged commit whose writer was killed right after it published the
+commit. Files that other writers (earlier versions of this one, Hudi) publish from a task have a marker, so the marker
+folder exists again and names them. Such a file must be deleted: a second base file of a completed instant would be used
+as the first one, and a file of a rolled-back instant would become valid when the timeline's start is later.
 """
 
 from __future__ import annotations
@@ -48,12 +47,14 @@ from tagstream.table.write.markers import (
     staged_instant,
 )
 
+_ROLLBACKS = 20  # the newest: a copy takes only seconds
+
 
 @dataclass(frozen=True)
 class RollbackRequest:
-    """One step: delete ``files`` (relative paths), or put a rollback block over the slice's ``log_blocks``.
+    """One step: delete ``files`` (relative paths), or write a rollback block after the slice's ``log_blocks``.
 
-    ``log_blocks``: sizes by relative path of the log files that hold blocks of the failed instant.
+    ``log_blocks``: (relative path, size) of the log files with blocks of the failed instant.
     """
 
     partition_path: str
@@ -64,7 +65,7 @@ class RollbackRequest:
 
 
 class _Holds(Enum):
-    """What a log file has of the failed instant."""
+    """Whether a log file has blocks of the failed instant, and of others."""
 
     NOTHING = 0
     ONLY = 1
@@ -72,7 +73,7 @@ class _Holds(Enum):
 
 
 def plan_rollback(table: HoodieTable, failed: Instant) -> list[RollbackRequest]:
-    """The steps that undo ``failed``, in a fixed order. What it had staged is gone already."""
+    """The steps that undo ``failed``, in a fixed order. Its staged files must have been removed before."""
     storage, staged = table.storage, stages_files(table, failed)
     if staged and begun_markers(storage, failed.time):
         return list(named_requests(table, failed.time, list_markers(storage, failed.time)))
@@ -81,15 +82,15 @@ def plan_rollback(table: HoodieTable, failed: Instant) -> list[RollbackRequest]:
         wanted = sorted({(m.partition_path, file_id) for m in markers if (file_id := _file_id(m)) is not None})
         named = {m.path for m in markers}
         return list(_requests(table, failed.time, wanted, named))
-    # Not one marker: either nothing was written, or the markers are lost and only a listing can tell.
+    # Without markers: either nothing was written, or the markers are lost and only a listing can show it.
     groups = ((p, file_id) for p in list_partitions(storage) for file_id in _file_ids(table, p))
     return list(_requests(table, failed.time, groups, set()))
 
 
 def named_requests(table: HoodieTable, time: str, markers: Iterable[Marker]) -> Iterator[RollbackRequest]:
-    """The steps that undo files of exactly the markers' names, there or not, as far as they are the instant's.
+    """The steps that undo the files that these markers name, whether they exist or not, if they belong to the instant.
 
-    A log file is looked into: its name has nothing of the instant, and may be that of another write.
+    Log files are scanned: their names do not have the instant, and another write may have the same name.
     """
     for marker in markers:
         partition, rel = marker.partition_path, marker.path
@@ -100,7 +101,7 @@ def named_requests(table: HoodieTable, time: str, markers: Iterable[Marker]) -> 
             try:
                 holds, size = _log_content(table, rel, log, time, named=True), table.storage.size(rel)
             except FileNotFoundError:
-                holds, size = _Holds.ONLY, 0  # not published, or a store is late
+                holds, size = _Holds.ONLY, 0  # not published, or not yet visible in the store
             yield from _log_requests(partition, log, rel, size, holds)
 
 
@@ -138,7 +139,7 @@ def _log_content(table: HoodieTable, rel: str, log: LogFileName, time: str, name
     own = others = False
     for block in scan_log_file(table.storage, rel):
         if block.type is BlockType.CORRUPT:
-            continue  # nobody reads it; it does not tell whose it is
+            continue  # readers ignore it, and its instant is not known
         own |= block.instant == time
         others |= block.instant != time
     if others:
@@ -166,7 +167,7 @@ def _file_id(marker: Marker) -> str | None:
 
 
 def plan_record(table: HoodieTable, failed: Instant, requests: Iterable[RollbackRequest]) -> dict[str, Any]:
-    """The plan as Hudi's Avro record; paths are absolute there. From version 8 on only files are deleted, by their names."""
+    """The plan as Hudi's Avro record, with absolute paths. From version 8 on it has only files to delete, by name."""
     by_group = not table.config.names_logs_by_commit
     return {
         "instantToRollback": {"commitTime": failed.time, "action": failed.action},
@@ -185,7 +186,7 @@ def plan_record(table: HoodieTable, failed: Instant, requests: Iterable[Rollback
 
 
 def requests_of(record: dict[str, Any]) -> list[RollbackRequest]:
-    """The steps of a stored plan, of any writer; the table may have been copied elsewhere since."""
+    """The steps of a stored plan of any writer; the table may have been copied since to another path."""
     found = []
     for r in record.get("RollbackRequests") or ():
         partition = r["partitionPath"]
@@ -196,20 +197,17 @@ def requests_of(record: dict[str, Any]) -> list[RollbackRequest]:
     return found
 
 
-_ROLLBACKS = 20  # the newest: a copy that is under way lasts seconds
-
-
-def look_for_late(table: HoodieTable) -> list[FileEntry]:
-    """What :func:`sweep` goes by."""
+def list_temp(table: HoodieTable) -> list[FileEntry]:
+    """The listing that :func:`sweep` needs."""
     return table.storage.list(TEMP_FOLDER)
 
 
 def sweep(table: HoodieTable, entries: Sequence[FileEntry] | None = None) -> list[str]:
-    """Delete such files and their markers; returns their paths. Unfinished instants are left alone.
+    """Delete files of late tasks, and their markers; returns their paths. Unfinished instants are skipped.
 
-    ``entries``: what :func:`look_for_late` has just found.
+    ``entries``: a new listing from :func:`list_temp`.
     """
-    entries = entries if entries is not None else look_for_late(table)
+    entries = entries if entries is not None else list_temp(table)
     folders = [e.name for e in entries if e.is_dir and e.name.isdigit()]
     commits = {e.name: time for e in entries if not e.is_dir and (time := staged_instant(e.name)) is not None}
     if not folders and not commits:
@@ -223,7 +221,7 @@ def sweep(table: HoodieTable, entries: Sequence[FileEntry] | None = None) -> lis
         if time in pending:
             continue
         if instant is None and timeline.is_archived(time):
-            continue  # archived: its commit can no longer say which files are its own
+            continue  # archived: its commit can no longer be read here
         kept = set()
         if instant is not None:
             kept = {stat.path for stat in timeline.metadata(table.storage, instant).all_stats()}
@@ -235,11 +233,11 @@ def sweep(table: HoodieTable, entries: Sequence[FileEntry] | None = None) -> lis
 
 
 def sweep_copies(table: HoodieTable, timeline: Timeline | None = None) -> list[str]:
-    """Delete what the newest rollbacks have deleted already, if it came back; returns the names that were looked for.
+    """Delete files again that the newest rollbacks have deleted, in case they reappeared; returns the checked names.
 
-    Only where publishing is a copy inside the store: one that was under way when its driver died, or stood still, lands
-    after the rollback has removed source and target. A later call finds it. Where there is no rollback it costs a look at
-    the timeline, or nothing with ``timeline``, a fresh one.
+    Only for stores that publish by a copy: a copy that was in progress when its driver died or was paused may end after
+    the rollback has removed source and target. A later call deletes it. Without rollbacks it costs reading the
+    timeline, or nothing with ``timeline``, a new one.
     """
     if not table.storage.publishes_by_copy:
         return []
@@ -247,7 +245,7 @@ def sweep_copies(table: HoodieTable, timeline: Timeline | None = None) -> list[s
     done = [i for i in timeline.instants if i.action == ROLLBACK and i.is_completed][-_ROLLBACKS:]
     names: set[str] = set()
     for rollback in done:
-        rel = f"{table.config.timeline_folder}/{rollback.file_name()}"
+        rel = table.instant_path(rollback)
         record = read_record(table.storage.read(rel), table.storage.where(rel))
         for time in record.get("commitsRollback") or ():
             deleted = (
@@ -262,7 +260,7 @@ def sweep_copies(table: HoodieTable, timeline: Timeline | None = None) -> list[s
 
 
 def _undone(table: HoodieTable, timeline: Timeline, time: str, paths: Iterable[str]) -> list[str]:
-    """Those of the paths that are still nobody's: not of an execution that came after the one that was taken back."""
+    """The paths that belong to no later execution of the rolled-back instant."""
     instant = timeline.find(time)
     kept: set[str] = set()
     if timeline.is_archived(time) if instant is None else not instant.is_completed:

@@ -2,8 +2,7 @@
 
 Nothing is changed.
 
-``FileSizes`` says how large the files of a table are, partition by partition: for people who look at it, not for
-decisions.
+``FileSizes`` has sums of a table's files, partition by partition: for display, not for decisions.
 """
 
 from __future__ import annotations
@@ -21,17 +20,19 @@ from tagstream.table.timeline.instant import CLEAN, CLUSTERING, COMMIT, COMPACTI
 from tagstream.table.timeline.lease import is_alive
 from tagstream.table.timeline.timeline import Timeline, savepoints
 
-SMALL_FILE_BYTES = 104_857_600  # hoodie.parquet.small.file.limit where nothing else is set
+SMALL_FILE_BYTES = 104_857_600  # default of hoodie.parquet.small.file.limit
 _MIB = 1 << 20
-# Base files by size: how many are under each bound, and in the last place how many are not under any.
+# Classes of base files by size: the counts are for files below each bound, and last for all larger files.
 SIZE_BOUNDS = (_MIB, 8 * _MIB, 32 * _MIB, 100 * _MIB, 256 * _MIB)
+HOUR_MS = 3_600_000
+_DAY_MS = 24 * HOUR_MS
 
 
 @dataclass(frozen=True)
 class FileSizes:
-    """Sums over file groups. A file group is small when its base file (without one: its logs) is under the limit.
+    """Sums over file groups. A file group is small if its base file (or else its logs) is smaller than the limit.
 
-    ``deepest_log``: the most log files that one file slice has; ``sizes``: base files by ``SIZE_BOUNDS``.
+    ``deepest_log``: the most log files of a file slice. ``sizes``: number of base files by ``SIZE_BOUNDS``.
     """
 
     file_groups: int = 0
@@ -45,11 +46,11 @@ class FileSizes:
 
     @property
     def bytes(self) -> int:
-        """Base files and logs together."""
+        """Total bytes of base files and logs."""
         return self.base_bytes + self.log_bytes
 
     def plus(self, other: FileSizes) -> FileSizes:
-        """Both together."""
+        """The sums of both."""
         return FileSizes(
             self.file_groups + other.file_groups,
             self.small_files + other.small_files,
@@ -63,7 +64,7 @@ class FileSizes:
 
 
 def sizes_of(slices: Iterable[FileSlice], small_limit: int = SMALL_FILE_BYTES) -> FileSizes:
-    """The sums over some file slices: a step a file, no file is opened."""
+    """The sums over some file slices, without opening files. ``small_limit``: bytes of a small file."""
     groups = small = bases = base_bytes = logs = log_bytes = deepest = 0
     sizes = [0] * (len(SIZE_BOUNDS) + 1)
     for found in slices:
@@ -84,20 +85,19 @@ def partition_sizes(view: FileSystemView, partition_path: str, small_limit: int 
 
 
 def total_sizes(parts: Iterable[FileSizes]) -> FileSizes:
-    """All together."""
+    """The sum of all parts."""
     return reduce(FileSizes.plus, parts, FileSizes())
-
-
-HOUR_MS = 3_600_000
-_DAY_MS = 24 * HOUR_MS
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Above which figures something is said. ``log_files``: of one slice; ``active``: completed writes on the timeline;
-    ``pending_ms``: age of an unfinished action; ``old_share``: of the table's bytes that a clean would delete;
-    ``small_share``: of the file groups, once there are ``groups`` of them and the table has ``small_bytes``;
-    ``savepoint_ms``: age of a savepoint; ``metadata_deltas``: delta commits of the metadata table since its compaction."""
+    """The limits above which a figure becomes a finding.
+
+    ``log_files``: of one slice. ``active``: completed writes on the timeline. ``pending_ms``: age of an unfinished
+    action. ``old_share``: share of the table's bytes that a clean would delete. ``small_share``: of the file groups, if
+    there are ``groups`` of them and the table has ``small_bytes``. ``savepoint_ms``: age of a savepoint.
+    ``metadata_deltas``: delta commits of the metadata table since its compaction.
+    """
 
     log_files: int = 20
     active: int = 100
@@ -112,8 +112,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class Figures:
-    """What was found. ``oldest_uncompacted_ms``: age of the oldest delta commit since the last compaction (None: there is
-    none); ``old_bytes``: that a clean would delete now; ``metadata_deltas`` None: there is no metadata table."""
+    """The figures of a table.
+
+    ``oldest_uncompacted_ms``: age of the oldest delta commit since the last compaction, None without one. ``old_bytes``:
+    bytes that a clean would delete now. ``metadata_deltas``: None without a metadata table.
+    """
 
     sizes: FileSizes
     active: int
@@ -126,14 +129,14 @@ class Figures:
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong. ``remedy``: the key or command that corrects it."""
+    """One problem. ``remedy``: the key or command that corrects it."""
 
     what: str
     remedy: str
 
 
 def figures_of(table: HoodieTable, timeline: Timeline, now_ms: int, old_bytes: int) -> Figures:
-    """Look at the timeline and at every partition. ``old_bytes``: what a clean would delete, which the cleaner tells."""
+    """Compute the figures from the timeline and every partition. ``old_bytes``: bytes that a clean would delete."""
     view = table.view(timeline)
     partitions = view.partitions()
     view.look_up(partitions)
@@ -153,13 +156,13 @@ def figures_of(table: HoodieTable, timeline: Timeline, now_ms: int, old_bytes: i
 
 
 def findings(table: HoodieTable, timeline: Timeline, found: Figures, now_ms: int, limits: Limits) -> Iterator[Finding]:
-    """What is wrong, the worst first."""
+    """The problems, the worst first."""
     utc = table.config.timezone_utc
     for instant in found.pending:
         age = now_ms - instant_ms(instant.time, utc)
         if age > limits.pending_ms and not is_alive(table.storage, instant.time, now_ms):
             yield Finding(
-                f"{instant.action} {instant.time} is {instant.state.lower()} for {_hours(age)}", _remedy(instant)
+                f"{instant.action} {instant.time} has been {instant.state.lower()} for {_hours(age)}", _remedy(instant)
             )
     if found.sizes.deepest_log > limits.log_files:
         yield Finding(
@@ -169,7 +172,7 @@ def findings(table: HoodieTable, timeline: Timeline, found: Figures, now_ms: int
     if found.metadata_deltas is not None and found.metadata_deltas > limits.metadata_deltas:
         yield Finding(
             f"the metadata table has {found.metadata_deltas:,} delta commits since its last compaction",
-            "hoodie.metadata.compact.max.delta.commits; an unfinished action of the table holds it up",
+            "hoodie.metadata.compact.max.delta.commits; an unfinished action of the table delays compactions",
         )
     if found.sizes.bytes and found.old_bytes > limits.old_share * (found.old_bytes + found.sizes.bytes):
         yield Finding(
@@ -177,7 +180,7 @@ def findings(table: HoodieTable, timeline: Timeline, found: Figures, now_ms: int
             "hoodie.clean.automatic, hoodie.clean.commits.retained, or `tagstream table clean`",
         )
     if found.active > limits.active:
-        held = "; a savepoint holds them back" if found.savepoints else ""
+        held = "; a savepoint prevents archiving" if found.savepoints else ""
         yield Finding(
             f"{found.active:,} completed writes are on the active timeline{held}",
             "hoodie.archive.automatic, hoodie.keep.max.commits, or `tagstream table archive`",
@@ -187,8 +190,8 @@ def findings(table: HoodieTable, timeline: Timeline, found: Figures, now_ms: int
     if much and sizes.small_files > limits.small_share * sizes.file_groups:
         yield Finding(
             f"{sizes.small_files:,} of {sizes.file_groups:,} file groups are small",
-            "hoodie.parquet.small.file.limit, fewer partitions or larger batches; hoodie.clustering.inline (where old "
-            "partitions are at rest hoodie.clustering.async.enabled) or `tagstream table cluster` joins them",
+            "hoodie.parquet.small.file.limit, fewer partitions or larger batches; hoodie.clustering.inline (for partitions "
+            "that no longer change hoodie.clustering.async.enabled) or `tagstream table cluster` joins them",
         )
     for saved in savepoints(table.storage, timeline):
         if now_ms - saved.made_ms > limits.savepoint_ms:
@@ -199,12 +202,12 @@ def findings(table: HoodieTable, timeline: Timeline, found: Figures, now_ms: int
 
 
 def _remedy(instant: Instant) -> str:
-    known = {
-        COMPACTION: f"`tagstream table compact --execute {instant.time}`, or a running job, which takes it up",
-        CLEAN: "`tagstream table clean`, or a running job, which ends it",
+    known: dict[str, str] = {
+        COMPACTION: f"`tagstream table compact --execute {instant.time}`, or a running job, which executes it",
+        CLEAN: "`tagstream table clean`, or a running job, which finishes it",
         CLUSTERING: f"`tagstream table cluster --execute {instant.time}`, or --take-back",
     }
-    return known.get(instant.action, "a start of the job that began it, which rolls it back or ends it")
+    return known.get(instant.action, "a start of the job that began it, which rolls it back or finishes it")
 
 
 def _metadata_deltas(table: HoodieTable, timeline: Timeline) -> int | None:

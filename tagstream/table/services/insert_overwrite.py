@@ -1,12 +1,12 @@
-"""Insert overwrite: rows replace all that some partitions hold, by a replace commit in Hudi's form.
+"""Insert overwrite: rows replace all rows of some partitions, by a replace commit in Hudi's form.
 
-``INSERT_OVERWRITE`` replaces the partitions that the rows are in, or those that the caller names (Hudi's dynamic
-and static way), ``INSERT_OVERWRITE_TABLE`` all. Readers see the old rows until it completes; a later clean deletes
-the old files. The rows are base files on merge-on-read tables, too. No index is asked.
+``INSERT_OVERWRITE`` replaces the partitions of the rows, or those that the caller names (Hudi's dynamic and static
+mode), ``INSERT_OVERWRITE_TABLE`` all. Readers see the old rows until it completes; a later clean deletes the old files.
+The rows are written to base files on merge-on-read tables, too. No index is used.
 
-Of the records of a key the one with the greatest ordering value counts, of equal ones the later. Where that is a
-delete, the key is not written. Memory: keys, ordering values and a few numbers a record, and the rows up to a
-limit; rows beyond it are in temporary files that are mapped into memory.
+Of the records of a key the one with the greatest ordering value is written, of equal ones the later. If that is a
+delete, the key is not written. Memory: keys, ordering values and a few numbers for each record, and the rows up to a
+limit; rows beyond it are in temporary files that are memory-mapped.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ from tagstream.table.metadata.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.schema.conform import as_schema
 from tagstream.table.schema.schema import RECORD_KEY, avro_to_arrow
 from tagstream.table.services.merged_rows import RowKeeper
-from tagstream.table.services.metadata_changes import new_places, tell_metadata, told_to_metadata
+from tagstream.table.services.metadata_changes import new_places, update_metadata, with_metadata_stats
 from tagstream.table.services.replaced_partitions import replaced_ids, rows_of
 from tagstream.table.services.rollback import rollback
+from tagstream.table.steps import Step
 from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
 from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant, State
+from tagstream.table.timeline.operation import WriteOperationType
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.commit import WRITER_KEY, complete, inflight, publish_files, request
 from tagstream.table.write.file_writer import write_new_group
@@ -40,12 +42,20 @@ from tagstream.table.write.write_context import WriteContext, WriterOptions
 
 Rows = npt.NDArray[np.int64]
 _STEP_BYTES = 64 * 1024 * 1024
+MAX_FILE_BYTES = 120 * 1024 * 1024  # hoodie.parquet.max.file.size
+_RECORD_BYTES = 1024  # hoodie.copyonwrite.record.size.estimate
+_TRUSTED_BYTES = 1024 * 1024
+_BY = "insert-overwrite"
+Check = Callable[[], None]
 
 
 @dataclass(frozen=True)
 class Records:
-    """Some records in the order of the input. ``rows``: user columns; ``ordering``: int64 or binary in their order, None
-    where the table has no ordering field. ``unordered``: deletes without an ordering value, which come after all others.
+    """Some records in the order of the input.
+
+    ``rows``: user columns. ``ordering``: int64 or binary in the order of the ordering values, None without an ordering
+    field. ``deleted``: whether a record is a delete. ``unordered``: deletes without an ordering value, which come after
+    all others.
     """
 
     rows: pa.Table
@@ -58,9 +68,10 @@ class Records:
 
 @dataclass(frozen=True)
 class NewRows:
-    """Rows to be written, one a key, and :data:`RECORD_KEY` beside their columns. ``partitions``: numbers of the rows in the
-    order of their keys. To be used as long as the keeper is open. ``records``: how many there were, ``deletes``: keys whose
-    newest record is a delete.
+    """Rows to write, one for each key, with the additional column :data:`RECORD_KEY`.
+
+    ``partitions``: row indexes in the order of keys, by partition path. ``records``: number of input records.
+    ``deletes``: number of keys whose newest record is a delete. The value can be used until its keeper is closed.
     """
 
     rows: pa.Table
@@ -70,7 +81,7 @@ class NewRows:
 
     @property
     def count(self) -> int:
-        """Rows of all partitions."""
+        """Number of rows in all partitions."""
         return sum(map(len, self.partitions.values()))
 
     @property
@@ -81,7 +92,7 @@ class NewRows:
         return keys.take(pa.array(numbers))
 
     def part(self, partition: str, number: int, parts: int) -> Iterator[pa.Table]:
-        """The rows of one of ``parts`` files of a partition, some at a time."""
+        """The rows of one of ``parts`` files of a partition, in bounded batches."""
         numbers = self.partitions[partition]
         first, last = len(numbers) * number // parts, len(numbers) * (number + 1) // parts
         step = max(1, self.rows.num_rows * _STEP_BYTES // max(self.rows.nbytes, 1))
@@ -90,11 +101,11 @@ class NewRows:
 
 
 class RowsByKey:
-    """Takes records and finds the rows that count. To be used inside the keeper's block."""
+    """Collects records and selects one for each key. Use it inside the keeper's block."""
 
     def __init__(self, schema: pa.Schema, keeper: RowKeeper, *, global_keys: bool) -> None:
-        """``schema``: the user columns. ``global_keys``: a key is there once in the table, else once in a partition."""
-        columns = [field.with_nullable(True) for field in schema]  # of a delete all but the key may be null
+        """``schema``: the user columns. ``global_keys``: a key is unique in the table, otherwise in a partition."""
+        columns = [field.with_nullable(True) for field in schema]  # a delete may have only its key
         self._schema = pa.schema([*columns, pa.field(RECORD_KEY, pa.string())])
         self._keeper, self._global = keeper, global_keys
         self._rows: list[pa.Table] = []
@@ -102,7 +113,7 @@ class RowsByKey:
         self._paths: dict[str, int] = {}
 
     def add(self, records: Records) -> None:
-        """Take some records."""
+        """Add some records."""
         count = records.rows.num_rows
         rows = records.rows.append_column(RECORD_KEY, records.keys.cast(pa.string()))
         self._rows.append(self._keeper.keep(as_schema(rows, self._schema)))
@@ -122,7 +133,7 @@ class RowsByKey:
         )
 
     def chosen(self) -> NewRows:
-        """The rows that count of all records so far."""
+        """The rows to write of all records so far."""
         rows = pa.concat_tables([*self._rows, self._schema.empty_table()])
         if not rows.num_rows:
             return NewRows(rows, {}, 0, 0)
@@ -148,18 +159,9 @@ class RowsByKey:
         return NewRows(rows, dict(sorted(partitions.items())), rows.num_rows, int((~stays).sum()))
 
 
-INSERT_OVERWRITE, INSERT_OVERWRITE_TABLE = "INSERT_OVERWRITE", "INSERT_OVERWRITE_TABLE"
-MAX_FILE_BYTES = 120 * 1024 * 1024  # hoodie.parquet.max.file.size
-_RECORD_BYTES = 1024  # hoodie.copyonwrite.record.size.estimate
-_TRUSTED_BYTES = 1024 * 1024
-_BY = "insert-overwrite"
-
-Check = Callable[[], None]
-
-
 @dataclass(frozen=True)
 class OverwriteResult:
-    """The commit, the file groups that are gone by partition path, and the new files."""
+    """The commit, the replaced file groups by partition path, and the statuses of the new files."""
 
     instant: str
     replaced: Mapping[str, tuple[str, ...]]
@@ -179,28 +181,28 @@ def insert_overwrite(
     max_file_bytes: int = MAX_FILE_BYTES,
     files: WriterOptions | None = None,
 ) -> OverwriteResult:
-    """Write the rows in place of the file groups of some partitions (as ``groups_of_partitions`` gives them).
+    """Write the rows, which replace the file groups of some partitions (from ``groups_of_partitions``).
 
-    ``schema_json``: of the rows, which is the table's. ``whole_table``: the partitions are all that there are. ValueError
-    without rows. Cut off before its end it is a failed write, which ``forget_cut_off`` or any rollback takes away. ``check``
-    (the lease's) is called before each step that cannot be taken back; ``reach`` is told of the steps ``replace_requested``,
-    ``replace_inflight``, ``replace_files``, ``replace_published``, ``metadata_begun``, ``metadata_files``,
-    ``metadata_completed`` and ``replace_completed``.
+    ``schema_json``: the schema of the rows and of the table. ``whole_table``: the partitions are all partitions of the
+    table. ValueError without rows. After an interruption it is a failed write, which ``roll_back_interrupted`` or any
+    rollback undoes. ``check`` (of the lease) is called before each irreversible step. ``reach`` is called at the steps
+    ``replace_requested``, ``replace_inflight``, ``replace_files``, ``replace_published``, ``metadata_begun``,
+    ``metadata_files``, ``metadata_completed`` and ``replace_completed``.
     """
     if not rows.count:
         raise ValueError("an insert overwrite without rows")
-    operation = INSERT_OVERWRITE_TABLE if whole_table else INSERT_OVERWRITE
+    operation = WriteOperationType.INSERT_OVERWRITE_TABLE if whole_table else WriteOperationType.INSERT_OVERWRITE
     timeline, replaced = table.timeline(), replaced_ids(groups)
     instant = fresh_times(table, MetadataWriter.open(table), clock_ms)()
     check()
     request(table, instant, REPLACE_COMMIT)
-    reach("replace_requested")
+    reach(Step.REPLACE_REQUESTED)
     inflight(
         table, instant, REPLACE_COMMIT, CommitMetadata(extra={WRITER_KEY: json.dumps({"by": _BY})}, operation=operation)
     )
-    reach("replace_inflight")
+    reach(Step.REPLACE_INFLIGHT)
     schema = avro_to_arrow(schema_json)
-    options = told_to_metadata(table, files or WriterOptions(), schema)
+    options = with_metadata_stats(table, files or WriterOptions(), schema)
     wanted_rows = max(1, max_file_bytes // record_bytes(table, timeline))
     statuses: list[WriteStatus] = []
     for partition, numbers in rows.partitions.items():
@@ -213,25 +215,27 @@ def insert_overwrite(
             )  # fmt: skip
             file_id = new_file_id(_BY, instant, partition, number)
             statuses.append(_write(table, ctx, rows, partition, file_id, (number, parts)))
-    reach("replace_files")
+    reach(Step.REPLACE_FILES)
     check()
     publish_files(table, instant, statuses)
-    reach("replace_published")
-    after = tell_metadata(
+    reach(Step.REPLACE_PUBLISHED)
+    after = update_metadata(
         table, instant, statuses, clock_ms, check, reach,
         places=lambda: new_places(table, instant, statuses),
         deleted_keys=lambda: rows_of(table, timeline, [*replaced]),
     )  # fmt: skip
     metadata = CommitMetadata.build(statuses, {}, schema_json, operation, replaced)
     complete(table, instant, REPLACE_COMMIT, metadata, check, clock_ms, after)
-    reach("replace_completed")
+    reach(Step.REPLACE_COMPLETED)
     return OverwriteResult(instant, replaced, tuple(statuses))
 
 
-def forget_cut_off(table: HoodieTable, clock_ms: Callable[[], int], check: Check = lambda: None) -> tuple[str, ...]:
-    """Roll back what a run of :func:`insert_overwrite` has left that was killed; the instants.
+def roll_back_interrupted(
+    table: HoodieTable, clock_ms: Callable[[], int], check: Check = lambda: None
+) -> tuple[str, ...]:
+    """Roll back the writes of killed runs of :func:`insert_overwrite`; returns their instants.
 
-    The caller holds the writer lease, so that run is dead.
+    The caller has the writer lease, so the runs have ended.
     """
     found = []
     for pending in table.timeline().pending_writes:
@@ -243,7 +247,7 @@ def forget_cut_off(table: HoodieTable, clock_ms: Callable[[], int], check: Check
 
 
 def record_bytes(table: HoodieTable, timeline: Timeline) -> int:
-    """Bytes of a row in a base file: of the newest commit that wrote a MiB or more of them; else Hudi's estimate."""
+    """Bytes of a row in a base file, from the newest commit that wrote at least a MiB; else Hudi's estimate."""
     for instant in reversed(timeline.completed_writes):
         stats = timeline.metadata(table.storage, instant).all_stats()
         base = [s for s in stats if s.log_version is None and s.num_writes]
@@ -266,7 +270,7 @@ def _write(
 
 
 def _is_own(table: HoodieTable, pending: Instant) -> bool:
-    rel = f"{table.config.timeline_folder}/{Instant(pending.time, pending.action, State.INFLIGHT).file_name()}"
+    rel = table.instant_path(Instant(pending.time, pending.action, State.INFLIGHT))
     try:
         data = table.storage.read(rel)
     except FileNotFoundError:

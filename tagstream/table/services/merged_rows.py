@@ -1,10 +1,9 @@
-"""Rows of file slices as a compaction or clustering writes them: merged, sorted, within a limit of memory.
+"""Rows of file slices for compaction and clustering: merged, sorted, within a limit of memory.
 
-``merged_rows``: base rows batch by batch, with what the logs say of each in its place. Memory: one batch of base
-rows, the keys and ordering values of all log records, and their rows up to a limit. ``GatheredRows``: all rows of
-a group's slices in the order of the new files, read once, kept, and taken out file by file; the columns that they
-are sorted by and a number a row stay in memory. Rows beyond the limit are in temporary files that are mapped into
-memory (``RowKeeper``).
+``merged_rows``: base rows batch by batch, each merged with the logs. Memory: one batch of base rows, the keys and
+ordering values of all log records, and their rows up to a limit. ``GatheredRows``: all rows of a group's slices in the
+order of the new files; they are read once, stored, and returned file by file. The sort columns and a number for each
+row stay in memory. Rows beyond the limit are in temporary files that are memory-mapped (``RowKeeper``).
 """
 
 from __future__ import annotations
@@ -29,12 +28,18 @@ from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.schema.schema import RECORD_KEY
 from tagstream.table.write.upsert import copied_rows, old_batches
 
+_BATCH_BYTES = 64 * 1024 * 1024
+_Bools = npt.NDArray[np.bool_]
+_Rows = npt.NDArray[np.int64]
+_STEP_BYTES = 64 * 1024 * 1024
+_LOG_SHARE = 4  # share of the memory (1/4) for the log rows of one slice during its merge
+
 
 class RowKeeper:
-    """Keeps tables as they come and gives each back, from memory or from a file of this machine that has no name.
+    """Stores tables in memory or in unnamed files on this machine.
 
-    What lies in the file is read page by page when rows are taken from it, and the system may forget the pages. The keys and
-    ordering values that a merge needs at all times are the caller's.
+    Rows in a file are read page by page when they are used, and the operating system may drop the pages. The caller keeps
+    the keys and ordering values that a merge always needs.
     """
 
     def __init__(self, limit: int) -> None:
@@ -45,7 +50,7 @@ class RowKeeper:
         self._files: list[pa.MemoryMappedFile] = []
 
     def keep(self, rows: pa.Table) -> pa.Table:
-        """The same rows, to be used until this keeper is closed."""
+        """Store rows; returns the same rows, which can be used until this keeper is closed."""
         if self._held + rows.nbytes <= self._limit:
             self._held += rows.nbytes
             return rows
@@ -56,7 +61,7 @@ class RowKeeper:
                 writer.write_table(rows)
             source = pa.memory_map(path)
         finally:
-            os.unlink(path)  # it is open: nothing is left behind, whatever kills the process
+            os.unlink(path)  # it is open: no file remains, however the process ends
         self._files.append(source)
         return pa.ipc.open_file(source).read_all()
 
@@ -70,14 +75,9 @@ class RowKeeper:
             file.close()
 
 
-_BATCH_BYTES = 64 * 1024 * 1024
-_Bools = npt.NDArray[np.bool_]
-_Rows = npt.NDArray[np.int64]
-
-
 @dataclass
 class Counts:
-    """Rows by what became of them. ``records``: of all log blocks, deletes among them; ``keys``: different ones of these."""
+    """Number of rows by result. ``records``: records and deletes of all log blocks. ``keys``: distinct keys among them."""
 
     copied: int = 0
     updated: int = 0
@@ -92,10 +92,10 @@ class Counts:
 def merged_rows(
     reader: SliceReader, file_slice: FileSlice, file_name: str, counts: Counts, max_memory: int
 ) -> Iterator[pa.Table]:
-    """Rows of the base file, then those that only logs have; all with ``file_name`` as the file they are in.
+    """Rows of the base file, then those that only logs have; all with ``file_name`` as their file.
 
-    ``reader`` has all columns of the new file. ``max_memory``: bytes of log rows held. CorruptFileError for a base row
-    without a record key.
+    ``reader`` has all columns of the new file. ``max_memory``: bytes of log rows in memory. CorruptFileError for a base
+    row without a record key.
     """
     with RowKeeper(max_memory) as keeper:
         batches = [_kept(batch, keeper, counts) for batch in reader.scan_logs(file_slice)]
@@ -119,13 +119,13 @@ def _kept(batch: LogBatch, keeper: RowKeeper, counts: Counts) -> LogBatch:
 def _merged(
     rows: pa.Table, log: MergedLog, reader: SliceReader, placed: _Bools, counts: Counts, where: str
 ) -> pa.Table:
-    """Base rows with updates in their place and deleted ones left out; ``placed``: winners that had a base row."""
+    """Base rows with updates in their place and without deleted ones; ``placed``: winners that have a base row."""
     keys = pc.cast(rows.column(RECORD_KEY).combine_chunks(), pa.string())
     if keys.null_count:
         raise CorruptFileError(f"a row of {where} has no record key: the table needs repair")
     winner, stays = match_base(keys, reader.ordering(rows), log)
     hit = winner >= 0
-    # A key that is twice in the base file (a bulk insert may do so) gets its one new row at the first place.
+    # A key that occurs twice in the base file (after a bulk insert) gets its new row only at the first place.
     at = np.flatnonzero(hit & ~stays)
     at = at[np.sort(np.unique(winner[at], return_index=True)[1])]
     at = at[(log.row[winner[at]] >= 0) & ~placed[winner[at]]]
@@ -144,14 +144,14 @@ def _merged(
 
 
 def _replaced(rows: pa.Table, at: _Rows, updates: pa.Table, kept: _Bools) -> pa.Table:
-    """The kept rows with others at some places, taken at once: to replace them by columns costs Arrow 2.6 times that."""
+    """The kept rows with updates at some places, by one take: replacing columns takes Arrow 2.6 times as long."""
     order = np.arange(rows.num_rows, dtype=np.int64)
     order[at] = rows.num_rows + np.arange(len(at))
-    return chunks.take(chunks.together([rows, updates]), order[kept])
+    return chunks.take(chunks.combined([rows, updates]), order[kept])
 
 
 def _rest(log: MergedLog, placed: _Bools, counts: Counts) -> Iterator[pa.Table]:
-    """The winners that no base row had, some at a time."""
+    """The winners that no base row has, in bounded batches."""
     if log.rows is None or not log.rows.num_rows:
         return
     rest = log.row[~placed & (log.row >= 0)]
@@ -161,12 +161,8 @@ def _rest(log: MergedLog, placed: _Bools, counts: Counts) -> Iterator[pa.Table]:
         yield chunks.gather(log.rows, rest[start : start + step])
 
 
-_STEP_BYTES = 64 * 1024 * 1024
-_LOG_SHARE = 4  # of the memory, for the log rows of one slice while it is merged
-
-
 class GatheredRows:
-    """All live rows of some slices. To be used inside the keeper's block."""
+    """All live rows of some slices. Use it inside the keeper's block."""
 
     def __init__(
         self,
@@ -189,11 +185,11 @@ class GatheredRows:
 
     @property
     def num_rows(self) -> int:
-        """Live rows of all slices."""
+        """Number of live rows of all slices."""
         return int(self._rows.num_rows)
 
     def part(self, number: int, parts: int) -> Iterator[pa.Table]:
-        """The rows of one of ``parts`` files of equal length, some at a time."""
+        """The rows of one of ``parts`` files of equal length, in bounded batches."""
         total = self.num_rows
         first, last = total * number // parts, total * (number + 1) // parts
         step = max(1, total * _STEP_BYTES // max(self._rows.nbytes, 1))
@@ -206,7 +202,7 @@ class GatheredRows:
 
 
 def _order(keys: list[pa.Table]) -> npt.NDArray[np.int64]:
-    """Where the rows are in their new order: nulls first, equal ones as they came."""
+    """Indexes of the rows in their new order: nulls first, equal ones in their order."""
     table = pa.concat_tables(keys)
     row = "row number of the slices"
     table = table.append_column(row, pa.array(np.arange(table.num_rows)))
@@ -216,5 +212,5 @@ def _order(keys: list[pa.Table]) -> npt.NDArray[np.int64]:
 
 
 def _copied(columns: pa.Table) -> pa.Table:
-    """Columns that hold on to nothing but themselves: a slice of a batch would keep the whole batch."""
+    """A copy of the columns: a slice of a batch would keep the whole batch in memory."""
     return pa.Table.from_arrays([pa.concat_arrays(each.chunks) for each in columns.columns], schema=columns.schema)

@@ -1,7 +1,7 @@
 """Changes of table services and rollbacks in the metadata table.
 
-A service writes new base files and their keys to it, and asks what it needs of them (``told_to_metadata``). When a
-write is rolled back, what the metadata table has of it is rolled back, too.
+A service writes new base files and their keys to the metadata table. ``with_metadata_stats`` says which statistics it
+needs from them. When a write is rolled back, its entries in the metadata table are rolled back, too.
 """
 
 from __future__ import annotations
@@ -31,10 +31,13 @@ from tagstream.table.metadata.record_encoding import PLACES, instant_ms
 from tagstream.table.metadata.records import column_stats_key
 from tagstream.table.metadata.rollback import ROLLBACK_SUFFIX, recover, roll_back
 from tagstream.table.schema.schema import avro_to_arrow
+from tagstream.table.steps import Step
 from tagstream.table.timeline.commit_metadata import WriteStatus
 from tagstream.table.write.write_context import WriterOptions
 
-_LOOKED_AT: Final = 4  # commits, and files of each
+Places = Callable[[], Iterable[pa.Table]]
+
+_LOOKED_AT: Final = 4  # commits that are read, and files of each
 
 
 def forget_in_metadata_table(
@@ -44,17 +47,17 @@ def forget_in_metadata_table(
     deleted: Mapping[str, Sequence[str]],
     blocks: Mapping[str, Mapping[str, int]],
 ) -> None:
-    """Tell the metadata table, if there is one, that ``failed`` is rolled back by ``instant``; may be called again.
+    """Write to the metadata table, if there is one, that ``failed`` is rolled back by ``instant``. It can be repeated.
 
-    ``deleted``: paths of files that are gone, ``blocks``: sizes by path of log files with rollback blocks and of those that
-    the blocks take back, by partition path. Up to version 7 a delta commit says so, and a rollback of the metadata table's
-    own takes the failed one away; from version 8 on the rollback is all. A completed write that the metadata table has
-    compacted: MetadataCompactedError.
+    ``deleted``: paths of deleted files. ``blocks``: sizes by path of log files with rollback blocks, and of the log
+    files that they roll back. Both are by partition path. Up to version 7 a delta commit records this, and a rollback
+    of the metadata table removes the failed one; from version 8 on there is only the rollback. MetadataCompactedError
+    for a completed write that the metadata table has compacted.
     """
     writer = MetadataWriter.open(table)
     if writer is None:
         return
-    times = fresh_times(table, writer, lambda: 0)  # a rollback has no clock: the next free millisecond
+    times = fresh_times(table, writer, lambda: 0)  # a rollback has no clock and uses the next free millisecond
     recover(writer, times)
     if writer.has_completion_times:
         roll_back(writer, failed, instant, times)
@@ -72,21 +75,21 @@ def forget_in_metadata_table(
 
 
 def range_columns(writer: MetadataWriter, schema: pa.Schema | None = None) -> tuple[str, ...]:
-    """The columns that the metadata table has statistics of. ``schema``: the user columns; else of the newest commit."""
+    """The columns with statistics in the metadata table. ``schema``: the user columns, by default of the newest commit."""
     if schema is None:
         avro = writer.table.schema_json()
         schema = avro_to_arrow(avro) if avro is not None else pa.schema([])
     columns = tuple(kept_columns(writer.table, schema))
     if writer.has_completion_times or COLUMN_STATS_PARTITION not in writer.partitions:
         return columns
-    return _told_columns(writer, columns)
+    return _recorded_columns(writer, columns)
 
 
-def _told_columns(writer: MetadataWriter, columns: Sequence[str]) -> tuple[str, ...]:
-    """Those of the columns that the newest files with statistics have them of; all where no file has any.
+def _recorded_columns(writer: MetadataWriter, columns: Sequence[str]) -> tuple[str, ...]:
+    """The columns that have statistics in the newest files with statistics; all columns when no file has any.
 
-    Up to version 7 nothing else says which columns a table's writers chose: one that is in some files only is taken for a
-    column that the other files have no values of.
+    Up to version 7 nothing else says which columns a table's writers chose. A column with statistics in only some files
+    would look like one without values in the others.
     """
     timeline = writer.table.timeline()
     metadata = MetadataTable.open(writer.table, timeline)
@@ -98,40 +101,40 @@ def _told_columns(writer: MetadataWriter, columns: Sequence[str]) -> tuple[str, 
             assert metadata is not None
             found = metadata.lookup(COLUMN_STATS_PARTITION, list(keys))
             if found:
-                told = {keys[key] for key in found}
-                return tuple(column for column in columns if column in told)
+                recorded = {keys[key] for key in found}
+                return tuple(column for column in columns if column in recorded)
     return tuple(columns)
 
 
-def told_to_metadata(table: HoodieTable, files: WriterOptions, schema: pa.Schema | None = None) -> WriterOptions:
-    """How base files are written so that their statuses tell all that the metadata table keeps, if there is one.
+def with_metadata_stats(table: HoodieTable, files: WriterOptions, schema: pa.Schema | None = None) -> WriterOptions:
+    """The options with which base files return all statistics that the metadata table needs, if there is one.
 
-    ``schema``: the user columns of the rows; None: those of the newest commit, which a table may not have yet.
+    ``schema``: the user columns of the rows; None: those of the newest commit, which a new table does not have.
     """
     writer = MetadataWriter.open(table)
     if writer is None:
         return files
     has_ranges = COLUMN_STATS_PARTITION in writer.partitions or PARTITION_STATS_PARTITION in writer.partitions
     columns = frozenset(range_columns(writer, schema)) if has_ranges else frozenset()
-    return replace(files, range_columns=columns, tells_bloom=BLOOM_FILTERS_PARTITION in writer.partitions)
+    return replace(files, range_columns=columns, returns_bloom=BLOOM_FILTERS_PARTITION in writer.partitions)
 
 
-def tell_metadata(
+def update_metadata(
     table: HoodieTable,
     instant: str,
     statuses: Sequence[WriteStatus],
     clock_ms: Callable[[], int],
     check: Callable[[], None],
     reach: Callable[[str], None],
-    places: Callable[[], Iterable[pa.Table]] | None = None,
+    places: Places | None = None,
     deleted_keys: Callable[[], Iterable[pa.Table]] | None = None,
 ) -> str | None:
-    """Tell it of the new files. ``places``: where keys are that have moved to other file groups (tables of ``PLACES``),
-    asked only where there is a record index; a compaction moves none. ``deleted_keys``: keys of rows that are no more
-    (tables of ``KEYS``), asked likewise; those that ``places`` has are not deleted.
+    """Write the new files to the metadata table.
 
-    Returns the time that the completion of the data's action must be later than; None where there is no metadata table, and
-    up to table version 7.
+    ``places``: new places of keys in other file groups (tables of ``PLACES``); a compaction moves none.
+    ``deleted_keys``: keys of deleted rows (tables of ``KEYS``), without those that ``places`` has. Both are called only
+    if there is a record index. Returns the time after which the data's action must be completed; None without a
+    metadata table, and up to table version 7.
     """
     writer = MetadataWriter.open(table)
     if writer is None:
@@ -147,12 +150,12 @@ def tell_metadata(
             gone.append(rows.filter(pc.invert(again)))
     changes = Changes(partitions=written_by(statuses), places=moved, deleted_keys=gone, columns=range_columns(writer))
     completed = delta_commit(writer, instant, changes, fresh_times(table, writer, clock_ms), reach, check=check)
-    reach("metadata_completed")
+    reach(Step.METADATA_COMPLETED)
     return completed.completion_time
 
 
 def _names(tables: Sequence[pa.Table], by_partition: bool) -> pa.Array:
-    """What names a row in a record index: its key, or its partition and key. No path has a control character."""
+    """The identity of rows in a record index: the key, or partition and key. Paths have no control character."""
     rows = pa.concat_tables([KEYS.empty_table(), *tables]).combine_chunks()
     keys = pa.concat_arrays(rows["record_key"].chunks or [pa.array([], pa.string())])
     if not by_partition:
@@ -162,7 +165,7 @@ def _names(tables: Sequence[pa.Table], by_partition: bool) -> pa.Array:
 
 
 def new_places(table: HoodieTable, instant: str, statuses: Sequence[WriteStatus]) -> Iterator[pa.Table]:
-    """Where the keys of new base files are (tables of ``PLACES``): one column of each file is read."""
+    """The places of the keys of new base files (tables of ``PLACES``), from one column of each file."""
     at = instant_ms(instant, table.config.timezone_utc)
     for status in statuses:
         stat = status.stat

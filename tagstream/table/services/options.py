@@ -1,13 +1,16 @@
-"""Options of compaction, clustering, cleaning and archiving, with Hudi's names and defaults (1.2.0)."""
+"""Options of compaction, cleaning and archiving, with Hudi's names and defaults (1.2.0)."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
+from tagstream.table.config import ConfigKey, Kind
 from tagstream.table.errors import ConfigError
 from tagstream.table.history.archive_merge import MergeOptions
+from tagstream.table.option_fields import derived, option, same_key
+from tagstream.table.write.file_sizes import FileSizeOptions
 
 MIB = 1024 * 1024
 _COMPACTION_PACKAGE = "org.apache.hudi.table.action.compact.strategy."
@@ -25,7 +28,7 @@ class Trigger(StrEnum):
 
 
 class Strategy(StrEnum):
-    """hoodie.compaction.strategy, by the part of the class name that tells them apart."""
+    """hoodie.compaction.strategy, by the distinct part of the class name."""
 
     LOG_FILE_SIZE = "LogFileSizeBased"
     LOG_FILE_NUM = "LogFileNumBased"
@@ -43,40 +46,105 @@ def strategy_of(name: str) -> Strategy:
         return Strategy(short)
     except ValueError:
         known = ", ".join(f"{each}{_CLASS_SUFFIX}" for each in Strategy)
-        raise ConfigError(f"hoodie.compaction.strategy={name} is not known here; use one of {known}") from None
+        raise ConfigError(
+            f"hoodie.compaction.strategy={name} is not known to this version; use one of {known}"
+        ) from None
+
+
+def _strategies() -> dict[str, str]:
+    """Accepted spellings of a strategy's class in upper case, with and without the package, and its name."""
+    names = [f"{strategy}{_CLASS_SUFFIX}" for strategy in Strategy]
+    return {f"{package}{name}".upper(): name for package in ("", _COMPACTION_PACKAGE) for name in names}
 
 
 @dataclass(frozen=True)
 class CompactionOptions:
-    """When and what; in brackets Hudi's keys.
+    """``max_memory``: memory for the log rows of a slice; the rest is spilled to a temporary file.
 
-    ``trigger`` (hoodie.compact.inline.trigger.strategy), ``max_delta_commits`` (hoodie.compact.inline.max.delta.commits),
-    ``max_delta_seconds`` (hoodie.compact.inline.max.delta.seconds); ``strategy`` (hoodie.compaction.strategy),
-    ``target_io_mb`` of reading and writing (hoodie.compaction.target.io), ``log_size_threshold`` in bytes and
-    ``log_count_threshold`` of a slice (hoodie.compaction.logfile.size.threshold, .num.threshold), ``target_partitions``
-    (hoodie.compaction.daybased.target.partitions), ``partition_regex`` that must be found in a partition path
-    (hoodie.compaction.partition.path.regex); ``max_memory``: bytes of a slice's log rows that are held in memory
-    (hoodie.memory.compaction.max.size), more go to a temporary file; ``base_file_bytes``: what the first base file of a
-    group is taken for when IO is estimated (hoodie.parquet.max.file.size).
+    ``base_file_bytes``: the assumed size of a group's first base file when IO is estimated.
     """
 
-    trigger: Trigger = Trigger.NUM_COMMITS
-    max_delta_commits: int = 5
-    max_delta_seconds: int = 3600
-    strategy: Strategy = Strategy.LOG_FILE_SIZE
-    target_io_mb: int = 512_000
-    log_size_threshold: int = 0
-    log_count_threshold: int = 0
-    target_partitions: int = 10
-    partition_regex: str | None = None
-    max_memory: int = 1024 * MIB
-    base_file_bytes: int = 120 * MIB
+    trigger: Trigger = option(
+        "hoodie.compact.inline.trigger.strategy",
+        Kind.CHOICE,
+        "What makes a compaction due: delta commits since the last one, seconds since the last one, both, or one of "
+        "them.",
+        default="NUM_COMMITS",
+        values={name.value: name.value for name in Trigger},
+        aliases=("compaction.trigger.strategy",),
+        convert=Trigger,
+    )
+    max_delta_commits: int = option(
+        "hoodie.compact.inline.max.delta.commits",
+        Kind.INT,
+        "Number of delta commits after which a compaction is due.",
+        default=5,
+        minimum=1,
+        aliases=("compaction.delta_commits",),
+    )
+    max_delta_seconds: int = option(
+        "hoodie.compact.inline.max.delta.seconds",
+        Kind.INT,
+        "Seconds after which a compaction is due, with a trigger strategy that uses time.",
+        default=3600,
+        minimum=1,
+        aliases=("compaction.delta_seconds",),
+    )
+    strategy: Strategy = option(
+        "hoodie.compaction.strategy",
+        Kind.CHOICE,
+        "Which file slices with logs a plan includes, and in which order.",
+        default="LogFileSizeBasedCompactionStrategy",
+        values=_strategies(),
+        convert=strategy_of,
+    )
+    target_io_mb: int = option(
+        "hoodie.compaction.target.io",
+        Kind.INT,
+        "MB that one compaction may read and write, for strategies with such a limit.",
+        default=512_000,
+        minimum=1,
+    )
+    log_size_threshold: int = option(
+        "hoodie.compaction.logfile.size.threshold",
+        Kind.BYTES,
+        "A slice is left out if the total size of its logs is smaller (LogFileSizeBasedCompactionStrategy).",
+        default=0,
+        minimum=0,
+    )
+    log_count_threshold: int = option(
+        "hoodie.compaction.logfile.num.threshold",
+        Kind.INT,
+        "A slice with fewer log files is left out (LogFileNumBasedCompactionStrategy).",
+        default=0,
+        minimum=0,
+    )
+    target_partitions: int = option(
+        "hoodie.compaction.daybased.target.partitions",
+        Kind.INT,
+        "Number of newest partitions in a plan (for the strategies by day and by partition).",
+        default=10,
+        minimum=1,
+    )
+    partition_regex: str | None = option(
+        "hoodie.compaction.partition.path.regex",
+        Kind.REGEX,
+        "Regular expression of the partitions in a plan (PartitionRegexBasedCompactionStrategy).",
+    )
+    max_memory: int = option(
+        "hoodie.memory.compaction.max.size",
+        Kind.BYTES,
+        "Memory for the log records of one file slice; the rest is spilled to disk.",
+        default=1 << 30,
+        minimum=1 << 20,
+    )
+    base_file_bytes: int = same_key(FileSizeOptions, "max_file_bytes")
 
     def __post_init__(self) -> None:
         """Raises ConfigError for values that cannot be used."""
         for name, least in _LEAST_OF_COMPACTION.items():
             if getattr(self, name) < least:
-                raise ConfigError(f"compaction option {name} is {getattr(self, name)}; the least is {least}")
+                raise ConfigError(f"compaction option {name} is {getattr(self, name)}; it must be {least} at least")
         if self.strategy is Strategy.PARTITION_REGEX:
             if self.partition_regex is None:
                 raise ConfigError(
@@ -87,7 +155,8 @@ class CompactionOptions:
                 re.compile(self.partition_regex)
             except re.error as error:
                 raise ConfigError(
-                    f"hoodie.compaction.partition.path.regex={self.partition_regex} is not a regular expression: {error}"
+                    f"hoodie.compaction.partition.path.regex={self.partition_regex} is not a regular expression: "
+                    f"{error}"
                 ) from None
 
 
@@ -97,91 +166,9 @@ _LEAST_OF_COMPACTION = {
 }  # fmt: skip
 
 
-_PACKAGE = "org.apache.hudi.client.clustering.plan.strategy."
-# All of them group slices by their sizes; engines differ in nothing that a plan holds.
-_SIZE_BASED = (
-    "SparkSizeBasedClusteringPlanStrategy", "JavaSizeBasedClusteringPlanStrategy", "FlinkSizeBasedClusteringPlanStrategy",
-)  # fmt: skip
-
-
-class PartitionFilter(StrEnum):
-    """hoodie.clustering.plan.partition.filter.mode: which of the partitions, after pattern and list."""
-
-    NONE = "NONE"
-    RECENT_DAYS = "RECENT_DAYS"
-    SELECTED_PARTITIONS = "SELECTED_PARTITIONS"
-    DAY_ROLLING = "DAY_ROLLING"
-
-
-def check_plan_strategy(name: str) -> None:
-    """ConfigError for a plan strategy other than the size-based one, by its class name with or without the package."""
-    if name.strip().removeprefix(_PACKAGE) not in _SIZE_BASED:
-        raise ConfigError(
-            f"hoodie.clustering.plan.strategy.class={name} is not done here; use {_PACKAGE}{_SIZE_BASED[0]}, which takes "
-            "small files, and name the columns to sort by in hoodie.clustering.plan.strategy.sort.columns"
-        )
-
-
-@dataclass(frozen=True)
-class ClusteringOptions:
-    """When, what and how; in brackets Hudi's keys, ``P`` for ``hoodie.clustering.plan.strategy``.
-
-    ``max_commits``: completed writes since the last clustering that make one due (hoodie.clustering.inline.max.commits).
-    ``small_file_limit``: only slices whose base file has fewer bytes (P.small.file.limit); ``target_file_bytes`` of a new
-    file (P.target.file.max.bytes); ``max_group_bytes``: slices that are joined have at most so many together
-    (P.max.bytes.per.group); ``max_groups`` of a plan (P.max.num.groups); ``sort_columns`` (P.sort.columns);
-    ``single_groups``: also slices that have none to be joined with (P.single.group.clustering.enabled).
-    Partitions: ``partition_regex`` (P.partition.regex.pattern) and ``partitions`` (P.partition.selected) first, then
-    ``filter`` (hoodie.clustering.plan.partition.filter.mode) with ``lookback_days`` and ``skip_days`` newest partitions
-    (P.daybased.lookback.partitions, P.daybased.skipfromlatest.partitions), or from ``first_partition`` to
-    ``last_partition`` (P.cluster.begin.partition, P.cluster.end.partition). ``max_memory``: bytes of rows that a task
-    holds, what is more lies in temporary files (hoodie.memory.compaction.max.size).
-    """
-
-    max_commits: int = 4
-    small_file_limit: int = 300 * MIB
-    target_file_bytes: int = 1024 * MIB
-    max_group_bytes: int = 2048 * MIB
-    max_groups: int = 30
-    sort_columns: tuple[str, ...] = ()
-    single_groups: bool = True
-    partition_regex: str | None = None
-    partitions: tuple[str, ...] = ()
-    filter: PartitionFilter = PartitionFilter.NONE
-    lookback_days: int = 2
-    skip_days: int = 0
-    first_partition: str | None = None
-    last_partition: str | None = None
-    max_memory: int = 1024 * MIB
-
-    def __post_init__(self) -> None:
-        """Raises ConfigError for values that cannot be used."""
-        for name, least in _LEAST_OF_CLUSTERING.items():
-            if getattr(self, name) < least:
-                raise ConfigError(f"clustering option {name} is {getattr(self, name)}; the least is {least}")
-        if self.partition_regex is not None:
-            try:
-                re.compile(self.partition_regex)
-            except re.error as error:
-                raise ConfigError(
-                    f"hoodie.clustering.plan.strategy.partition.regex.pattern={self.partition_regex} is no regular "
-                    f"expression: {error}"
-                ) from None
-        if self.filter is PartitionFilter.SELECTED_PARTITIONS and None in (self.first_partition, self.last_partition):
-            raise ConfigError(
-                "hoodie.clustering.plan.partition.filter.mode=SELECTED_PARTITIONS needs "
-                "hoodie.clustering.plan.strategy.cluster.begin.partition and .cluster.end.partition"
-            )
-
-
-_LEAST_OF_CLUSTERING = {
-    "max_commits": 1, "small_file_limit": 0, "target_file_bytes": 1, "max_group_bytes": 1, "max_groups": 1,
-    "lookback_days": 1, "skip_days": 0, "max_memory": 1,
-}  # fmt: skip
-
-
 class CleanPolicy(StrEnum):
-    """What is kept: slices that the newest commits, or commits of the last hours, may read; or newest slices by number."""
+    """Kept slices: those for the newest commits, for the commits of the last hours, or a number of the newest
+    slices."""
 
     KEEP_LATEST_COMMITS = "KEEP_LATEST_COMMITS"
     KEEP_LATEST_BY_HOURS = "KEEP_LATEST_BY_HOURS"
@@ -192,20 +179,62 @@ class CleanPolicy(StrEnum):
 class CleanOptions:
     """``commits``, ``hours`` and ``file_versions`` are each of one policy.
 
-    ``max_commits``: completed writes since the last clean that make a new one due. ``incremental``: only partitions are
-    looked at in which something may have become old since the last clean. ``max_commits_to_clean``: how many commits one
-    clean may go forward at most (None: no limit). ``whole_partitions``: partitions that a delete of partitions has emptied
-    go with their folders; only where no write is at work while the clean is carried out.
+    ``max_commits``: completed writes after the last clean that make a new one due. ``incremental``: only partitions
+    with possibly old slices since the last clean are checked. ``max_commits_to_clean``: limit of the commits that one
+    clean covers (None: no limit). ``whole_partitions``: deleted partitions are removed with their folders; only if no
+    write runs during the clean.
 
-    ConfigError for a number that cannot be.
+    ConfigError for an invalid number.
     """
 
-    policy: CleanPolicy = CleanPolicy.KEEP_LATEST_COMMITS
-    commits: int = 10
-    hours: int = 24
-    file_versions: int = 3
-    max_commits: int = 1
-    incremental: bool = True
+    policy: CleanPolicy = option(
+        "hoodie.clean.policy",
+        Kind.CHOICE,
+        "Which slices are kept: those for the newest commits, for the newest hours, or a number of versions.",
+        default="KEEP_LATEST_COMMITS",
+        values={name.value: name.value for name in CleanPolicy},
+        aliases=("hoodie.cleaner.policy", "clean.policy"),
+        convert=CleanPolicy,
+    )
+    commits: int = option(
+        "hoodie.clean.commits.retained",
+        Kind.INT,
+        "Number of commits whose files are kept. A query may run as long as this number of commits takes.",
+        default=10,
+        minimum=1,
+        aliases=("hoodie.cleaner.commits.retained", "clean.retain_commits"),
+    )
+    hours: int = option(
+        "hoodie.clean.hours.retained",
+        Kind.INT,
+        "Number of hours whose files are kept (KEEP_LATEST_BY_HOURS).",
+        default=24,
+        minimum=1,
+        aliases=("hoodie.cleaner.hours.retained", "clean.retain_hours"),
+    )
+    file_versions: int = option(
+        "hoodie.clean.fileversions.retained",
+        Kind.INT,
+        "Number of slices of each file group that are kept (KEEP_LATEST_FILE_VERSIONS).",
+        default=3,
+        minimum=1,
+        aliases=("hoodie.cleaner.fileversions.retained", "clean.retain_file_versions"),
+    )
+    max_commits: int = option(
+        "hoodie.clean.trigger.max.commits",
+        Kind.INT,
+        "Number of commits after which the job checks whether a clean is needed.",
+        default=1,
+        minimum=1,
+        aliases=("hoodie.clean.max.commits",),
+    )
+    incremental: bool = option(
+        "hoodie.clean.incremental.enabled",
+        Kind.BOOL,
+        "Check only partitions that commits have changed since the last clean.",
+        default=True,
+        aliases=("hoodie.cleaner.incremental.mode",),
+    )
     max_commits_to_clean: int | None = None
     whole_partitions: bool = True
 
@@ -224,38 +253,61 @@ class CleanOptions:
 
 @dataclass(frozen=True)
 class ArchiveOptions:
-    """Once there are more than ``max_commits`` completed writes, all but the newest ``min_commits`` may go.
+    """With more than ``max_commits`` completed writes, all but the newest ``min_commits`` may be archived.
 
-    ``beyond_savepoint``: writes later than a savepoint go, too, and the timeline has a gap. Hudi 1.2.0 and hudi-rs do not
-    see the rows of the writes in it, in tables of their own either. ``compaction_deltas``: how many delta commits make a
-    compaction of a merge-on-read table due, which must stay countable (None: it is due by time).
-    ``keep_rollbacks``: for an index outside of the table (HBase), which has to know what was rolled back: there a write that
-    is older than the timeline, and not known to be rolled back, counts as completed. ``keep_uncompacted``: from version 8 on
-    the delta commits since the last compaction stay, for hudi-rs does not look into the archive for when they were
-    completed, and passes over their log files. ``merge``: how small files of version 6's archive are merged; None: not.
+    ``beyond_savepoint``: writes later than a savepoint are archived, too, and the timeline has a gap. Hudi 1.2.0 and
+    hudi-rs do not see the rows of the writes in the gap, also in their own tables. ``compaction_deltas``: number of
+    delta commits that make a compaction of a merge-on-read table due; these are kept, so that they can be counted
+    (None: it is due by time). ``keep_rollbacks``: for an index outside of the table (HBase), which needs the rollbacks:
+    there a write that is older than the timeline, and not known to be rolled back, counts as completed.
+    ``keep_uncompacted``: from version 8 on the delta commits since the last compaction are kept, because hudi-rs does
+    not read completion times from the archive, and ignores the log files of archived commits. ``merge``: how small
+    files of version 6's archive are merged; None: they are not merged.
     """
 
-    min_commits: int = 20
-    max_commits: int = 30
-    automatic: bool = True
+    min_commits: int = option(
+        "hoodie.keep.min.commits",
+        Kind.INT,
+        "Number of commits to keep on the active timeline; greater than hoodie.clean.commits.retained.",
+        default=20,
+        minimum=2,
+        aliases=("archive.min_commits",),
+    )
+    max_commits: int = option(
+        "hoodie.keep.max.commits",
+        Kind.INT,
+        "Number of commits above which old ones are archived; greater than hoodie.keep.min.commits.",
+        default=30,
+        minimum=3,
+        aliases=("archive.max_commits",),
+    )
     beyond_savepoint: bool = False
     compaction_deltas: int | None = 5
     keep_rollbacks: bool = False
     keep_uncompacted: bool = False
-    merge: MergeOptions | None = field(default_factory=MergeOptions)
+    merge: MergeOptions | None = derived(
+        ConfigKey(
+            "hoodie.archive.merge.enable",
+            Kind.BOOL,
+            "Table version 6: merge small files of the archive. Each archiving writes one such file. "
+            "Hudi's default is false.",
+            default=True,
+        ),
+        default=MergeOptions(),
+    )
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_commits < self.max_commits:
             raise ConfigError(
-                f"hoodie.keep.min.commits is {self.min_commits} and hoodie.keep.max.commits {self.max_commits}: the first "
-                "must be 1 at least and smaller than the second"
+                f"hoodie.keep.min.commits is {self.min_commits} and hoodie.keep.max.commits {self.max_commits}: the "
+                f"first must be at least 1 and smaller than the second"
             )
 
 
 def check_retention(archive: ArchiveOptions, clean: CleanOptions) -> None:
-    """ConfigError where commits would be archived that the cleaner has to see."""
+    """ConfigError if commits that the cleaner needs would be archived."""
     if clean.policy is CleanPolicy.KEEP_LATEST_COMMITS and archive.min_commits <= clean.commits:
         raise ConfigError(
-            f"hoodie.keep.min.commits is {archive.min_commits} and hoodie.clean.commits.retained {clean.commits}: what the "
-            "cleaner retains must be on the active timeline, so the first must be greater"
+            f"hoodie.keep.min.commits is {archive.min_commits} and hoodie.clean.commits.retained {clean.commits}: the "
+            f"commits that the cleaner retains must be on the active timeline, so the first must be greater"
         )

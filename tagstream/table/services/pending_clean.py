@@ -1,12 +1,12 @@
-"""A clean's plan on the timeline as Hudi's Avro record, and what of it may still be carried out.
+"""A clean's plan on the timeline as Hudi's Avro record, and which of its files may still be deleted.
 
-The plan (HoodieCleanerPlan) names absolute paths by partition, the outcome (HoodieCleanMetadata) file names: from
-these Hudi's own metadata table takes what is gone. A file that was not there counts as deleted.
+The plan (HoodieCleanerPlan) has absolute paths by partition, the result (HoodieCleanMetadata) file names, from which
+Hudi's metadata table removes the deleted files. A file that does not exist counts as deleted.
 
-A plan is looked at again before it is carried out. A savepoint may have been made since, or a write rolled back,
-which makes slices the newest that the plan has as old ones. What somebody needs by now stays (``retention``).
-Where a write that the plan knew is gone, nothing more is deleted: what the policy keeps would reach further back.
-A clean that left something out names no earliest commit, so that the next one looks at all partitions.
+A plan is checked again before it is executed. Since it was made, a savepoint may have been created, or a write rolled
+back so that old slices of the plan are the newest. Files that are needed now are kept (``retention``). If a write that
+the plan was based on was rolled back, nothing more is deleted: the policy would keep older files. A clean that omitted
+files names no earliest commit, so that the next one checks all partitions.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from tagstream.table.file_group.names import file_id_of, has_group, join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.cleaning_plan import NEXT_WRITE, SAVEPOINTED, CleanPlan, busy_groups
 from tagstream.table.services.retention import (
-    Held,
+    Needed,
     Past,
-    held_by_replaced_files,
     names_of,
+    needed_by_replaced_files,
     savepointed_names,
     why_needed,
 )
@@ -32,12 +32,13 @@ from tagstream.table.timeline.avro_timeline import parsed_schema, read_record, w
 from tagstream.table.timeline.instant import CLEAN, COMPLETED_ACTION, Instant, State
 from tagstream.table.timeline.timeline import Timeline, savepoints
 
-_PATHS_VERSION = 2  # of both records: from here on a plan names paths
+_PATHS_VERSION = 2  # of both records: from here on a plan has paths
+Files = Mapping[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True)
 class StoredPlan:
-    """A plan of any writer: file names by partition path, and the partitions that go with their folders."""
+    """A plan of any writer: file names by partition path, and partitions that are deleted with their folders."""
 
     policy: str
     earliest: str | None
@@ -72,7 +73,7 @@ def plan_bytes(storage: Storage, plan: CleanPlan) -> bytes:
 
 
 def read_plan(data: bytes, where: str) -> StoredPlan:
-    """The plan of any writer; the table may have been copied elsewhere since. CorruptFileError as ``read_record``."""
+    """The plan of any writer; the table may have been copied since to another path. CorruptFileError as ``read_record``."""
     record = read_record(data, where)
     files: dict[str, list[str]] = {
         p: list(names) for p, names in (record.get("filesToBeDeletedPerPartition") or {}).items()
@@ -80,7 +81,7 @@ def read_plan(data: bytes, where: str) -> StoredPlan:
     for partition, paths in (record.get("filePathsToBeDeletedPerPartition") or {}).items():
         if any(path.get("isBootstrapBaseFile") for path in paths):
             raise CorruptFileError(
-                f"{where} wants to delete files of a bootstrap, which this table has none of: remove it"
+                f"{where} has files of a bootstrap to delete, which this table does not have: remove it"
             )
         files.setdefault(partition, []).extend(path["filePath"] for path in paths)
     names = {p: tuple(dict.fromkeys(path.rsplit("/", 1)[-1] for path in paths)) for p, paths in files.items()}
@@ -95,7 +96,7 @@ def read_plan(data: bytes, where: str) -> StoredPlan:
 
 
 def done_bytes(instant: str, plan: StoredPlan, partitions: tuple[str, ...], took_ms: int) -> bytes:
-    """The content of the completed clean. ``partitions``: those that are gone with their folders."""
+    """The content of the completed clean. ``partitions``: those that were deleted with their folders."""
     metadata = {
         "startCleanTime": instant,
         "timeTakenInMillis": took_ms,
@@ -125,11 +126,8 @@ def _partition(partition: str, plan: StoredPlan, whole: bool) -> dict[str, Any]:
     }
 
 
-Files = Mapping[str, tuple[str, ...]]
-
-
 def pending_plans(table: HoodieTable, timeline: Timeline) -> dict[str, StoredPlan]:
-    """The plans of cleans that are not carried out yet, by instant, oldest first; empty files are left out."""
+    """The plans of unfinished cleans, by instant, oldest first; empty files are skipped."""
     found = {}
     for instant in timeline.pending:
         if instant.action == CLEAN:
@@ -140,16 +138,16 @@ def pending_plans(table: HoodieTable, timeline: Timeline) -> dict[str, StoredPla
     return found
 
 
-def look_again(table: HoodieTable, instant: str, plan: StoredPlan, timeline: Timeline) -> StoredPlan | None:
-    """What of the plan of ``instant`` may be carried out now; None where nothing may, and nothing was.
+def recheck(table: HoodieTable, instant: str, plan: StoredPlan, timeline: Timeline) -> StoredPlan | None:
+    """The part of the plan of ``instant`` that may be executed now; None when there is none, and nothing was deleted.
 
-    Without anything newer on the timeline only the savepoints are asked; else the plan's partitions are listed.
+    If nothing newer is on the timeline only the savepoints are checked; otherwise the plan's partitions are listed.
     """
     saved = savepoints(table.storage, timeline)
     names = savepointed_names(saved)
     spared = {p: names.get(p, frozenset()).intersection(found) for p, found in plan.files.items()}
     if timeline.newest is not None and timeline.newest > instant:
-        spared = _needed(table, plan, timeline, Held(names, busy_groups(table.storage, timeline)))
+        spared = _needed(table, plan, timeline, Needed(names, busy_groups(table.storage, timeline)))
     if not any(spared.values()):
         return plan
     left = {p: tuple(name for name in found if name not in spared[p]) for p, found in plan.files.items()}
@@ -158,7 +156,7 @@ def look_again(table: HoodieTable, instant: str, plan: StoredPlan, timeline: Tim
 
 
 def gone_files(table: HoodieTable, plan: StoredPlan) -> Files:
-    """The files of a plan that are not on disk, by partition path: what was carried out of it."""
+    """The files of a plan that do not exist, by partition path: they were deleted."""
 
     def gone(partition: str) -> tuple[str, ...]:
         there = frozenset(table.storage.names(partition))
@@ -168,7 +166,7 @@ def gone_files(table: HoodieTable, plan: StoredPlan) -> Files:
 
 
 def reduced(plan: StoredPlan, left: Files, savepointed: str) -> StoredPlan | None:
-    """The plan with these files alone; None without any."""
+    """The plan with only these files; None without any."""
     files = {partition: names for partition, names in left.items() if names}
     if not files:
         return None
@@ -176,8 +174,8 @@ def reduced(plan: StoredPlan, left: Files, savepointed: str) -> StoredPlan | Non
     return replace(plan, earliest=None, files=files, extra=extra | ({SAVEPOINTED: savepointed} if savepointed else {}))
 
 
-def _needed(table: HoodieTable, plan: StoredPlan, timeline: Timeline, held: Held) -> dict[str, frozenset[str]]:
-    """The names of a plan's files that stay, by partition path."""
+def _needed(table: HoodieTable, plan: StoredPlan, timeline: Timeline, needed: Needed) -> dict[str, frozenset[str]]:
+    """Names of a plan's files that must be kept, by partition path."""
     view = table.view(timeline)
     is_stale = bool(plan.newest) and not timeline.is_valid(plan.newest)
     past = Past(plan.earliest)
@@ -186,27 +184,27 @@ def _needed(table: HoodieTable, plan: StoredPlan, timeline: Timeline, held: Held
         planned = frozenset(plan.files[partition])
         if is_stale:
             return planned.intersection(table.storage.names(partition))
-        needed: set[str] = set()
+        kept_names: set[str] = set()
         for file_id, slices in view.all_slices(partition).items():
-            reasons = why_needed(timeline, (partition, file_id), slices, past, held)
-            needed.update(n for found, why in zip(slices, reasons, strict=True) if why for n in names_of(found))
-        return planned & needed
+            reasons = why_needed(timeline, (partition, file_id), slices, past, needed)
+            kept_names.update(n for found, why in zip(slices, reasons, strict=True) if why for n in names_of(found))
+        return planned & kept_names
 
     view.look_up(list(plan.files))
     return dict(zip(plan.files, each(look, plan.files), strict=True))
 
 
 def remove_plan(table: HoodieTable, instant: str) -> None:
-    """Take a clean's plan off the timeline; of one that is cut off in between the requested file is left."""
+    """Remove a clean's plan from the timeline. After an interruption the requested file remains."""
     for state in (State.INFLIGHT, State.REQUESTED):
-        table.storage.delete(f"{table.config.timeline_folder}/{Instant(instant, CLEAN, state).file_name()}")
+        table.storage.delete(table.instant_path(Instant(instant, CLEAN, state)))
 
 
 def not_cleaned(table: HoodieTable, timeline: Timeline, leaving: Iterable[Instant]) -> str | None:
-    """The time of the first of the writes ``leaving``, oldest first, that has replaced a file group which is there still.
+    """The time of the first of the writes ``leaving``, oldest first, that has replaced a file group that still exists.
 
-    Files of a clean that is not complete count as there: it may have deleted them, and the metadata table lists them until
-    it is. Only partitions of replaced groups are listed, and only up to the first that is found.
+    Files of an unfinished clean count as existing: it may have deleted them, but the metadata table lists them until it
+    completes. Only partitions of replaced groups are listed, up to the first one found.
     """
     named: list[Mapping[str, Collection[str]]] = [saved.files for saved in savepoints(table.storage, timeline)]
     named += [plan.files for plan in pending_plans(table, timeline).values()]
@@ -217,4 +215,4 @@ def not_cleaned(table: HoodieTable, timeline: Timeline, leaving: Iterable[Instan
     def on_disk(partition: str, ids: Collection[str]) -> bool:
         return has_group(table.storage.names(partition), ids)
 
-    return held_by_replaced_files(timeline, leaving, kept, on_disk)
+    return needed_by_replaced_files(timeline, leaving, kept, on_disk)

@@ -1,292 +1,230 @@
-"""Plans of compactions and clusterings on the timeline, by Hudi on Spark, Flink, or this project.
+"""Execution of a plan of ``plans``: the common part of compaction and clustering.
 
-A compaction's plan has operations (``read_operations``), a clustering's has groups of file slices
-(``read_clustering``): HoodieRequestedReplaceMetadata of ``T.clustering.requested`` (``T.replacecommit.requested``
-up to version 7), as Hudi 0.15.0 and 1.2.0 write it. Its paths of files are whole, and its log files are named
-newest first.
+1. ``begin``: the inflight file; files of a dead execution are removed first.
+2. The tasks write new base files under temporary names, in any order.
+3. ``complete_plan``: the files get their final names, the metadata table gets the files, and the commit is written.
 
-A file group that a pending plan names may be in no other plan (``planned_otherwise``). A compaction's plan that
-takes every slice with logs says so in its extra metadata: the next plan looks only at file groups that later delta
-commits name (``groups_with_logs``). Without such a plan, or where a later commit has been archived, the table is
-listed.
+Hudi writes no heartbeat while it executes a plan, and two processes that execute one plan delete each other's files. So
+a plan is executed at once only if this project has made it and, if it is inflight, has begun it (a file next to its
+markers records this); with the writer lease only this process works on it. Any other plan is left until it had no
+writes for the time that a heartbeat is valid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
-from tagstream.table.errors import CorruptFileError, InstantConflictError, UnsupportedTableError
-from tagstream.table.file_group.fs_view import BaseFile, FileSlice, LogFile
-from tagstream.table.file_group.names import join, parse_base_file_name, parse_log_file_name
+from tagstream.table.errors import InstantConflictError, UnsupportedTableError
+from tagstream.table.file_group.names import join, parse_base_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.timeline.avro_timeline import CLUSTER, read_record, requested_name
-from tagstream.table.timeline.instant import (
-    CLUSTERING,
-    COMMIT,
-    COMPACTION,
-    LOG_COMPACTION,
-    REPLACE_COMMIT,
-    Instant,
-    State,
-)
-from tagstream.table.timeline.timeline import FileGroupId, Timeline
+from tagstream.table.read.snapshot import stored_schema
+from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow, user_schema
+from tagstream.table.services.failed_writes import RollbackRequest
+from tagstream.table.services.metadata_changes import Places, update_metadata, with_metadata_stats
+from tagstream.table.services.plans import is_planned_here
+from tagstream.table.steps import Step
+from tagstream.table.storage.storage import Storage
+from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
+from tagstream.table.timeline.instant import COMPACTION, Instant, State, write_inflight
+from tagstream.table.timeline.lease import DEFAULT_TIMEOUT_MS, is_alive
+from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.write.commit import complete, publish_files
+from tagstream.table.write.markers import begin_markers, delete_markers, marker_folder, unstage
+from tagstream.table.write.write_context import WriteContext, WriterOptions
+
+Check = Callable[[], None]
+Reach = Callable[[str], None]
+# The new base files of a plan: by partition path their file ids, None: any.
+Groups = Mapping[str, frozenset[str] | None]
+
+_CLAIM = "tagstream.compaction"  # of a clustering, too
 
 
 @dataclass(frozen=True)
-class Operation:
-    """The compaction of one file group. Files are names without folders, log files in their order.
+class Service:
+    """A service with a plan. ``name``: in messages. ``actions``: the actions of its instants on the timeline until they
+    are completed, in this project and in others. ``inflight``, ``published`` and ``completed``: its steps."""
 
-    ``base_file`` is None for a slice that has logs alone. ``io_mib``: read and written, as the plan estimates; 0 where it
-    does not.
-    """
-
-    partition_path: str
-    file_id: str
-    base_instant: str
-    base_file: str | None
-    log_files: tuple[str, ...]
-    io_mib: float = field(default=0.0, compare=False)
+    name: str
+    actions: tuple[str, ...]
+    inflight: Step
+    published: Step
+    completed: Step
 
     @property
-    def base_path(self) -> str | None:
-        """The base file relative to the table's base path."""
-        return None if self.base_file is None else join(self.partition_path, self.base_file)
-
-    def file_slice(self, without: frozenset[str] = frozenset()) -> FileSlice:
-        """What is to be merged: exactly the plan's files, but for those that are gone."""
-        base = None
-        if self.base_file is not None:
-            parsed = parse_base_file_name(self.base_file)
-            base = BaseFile(self.base_file, self.file_id, parsed.instant if parsed else self.base_instant, 0)
-        logs = []
-        for name in self.log_files:
-            log = parse_log_file_name(name)
-            if log is not None and name not in without:
-                logs.append(LogFile(name, self.file_id, log.base_instant, log.version, log.write_token, 0))
-        ordered = tuple(sorted(logs, key=lambda log: log.order))
-        return FileSlice(self.partition_path, self.file_id, self.base_instant, base, ordered)
+    def action(self) -> str:
+        """This project's action."""
+        return self.actions[0]
 
 
-def read_operations(table: HoodieTable, instant: str) -> list[Operation]:
-    """The operations of the plan of ``instant``, in its order.
+def may_take_up(table: HoodieTable, instant: str, now_ms: int, action: str = COMPACTION) -> bool:
+    """Whether this process may execute a plan on the timeline. The caller has the writer lease.
 
-    InstantConflictError when there is no such plan, CorruptFileError for one that names files that are none.
+    ``action``: the pending plan's action on the timeline.
     """
-    rel = f"{table.config.timeline_folder}/{Instant(instant, COMPACTION, State.REQUESTED).file_name()}"
-    where = table.storage.where(rel)
+    storage = table.storage
+    if is_alive(storage, instant, now_ms):
+        return False
+    planned, name = (Instant(instant, action, state).file_name() for state in (State.REQUESTED, State.INFLIGHT))
+    files = {e.name: e.mtime_ms for e in storage.list(table.config.timeline_folder, (f"{instant}.{action}.",))}
+    own = storage.exists(f"{marker_folder(instant)}/{_CLAIM}") if name in files else is_planned_here(table, planned)
+    if own:
+        return True
+    newest = max(*files.values(), _newest_below(storage, marker_folder(instant)), 0)
+    return now_ms - newest > DEFAULT_TIMEOUT_MS
+
+
+def check_pending(table: HoodieTable, instant: str, service: Service) -> None:
+    """InstantConflictError when the plan is completed, UnsupportedTableError when the instant is something else."""
+    found = table.timeline().find(instant)
+    if found is not None and found.is_completed:
+        raise InstantConflictError(
+            f"{service.name} {instant} of {table.base_path} is already completed: another run executed it"
+        )
+    if found is None or found.action not in service.actions:
+        raise UnsupportedTableError(f"instant {instant} of {table.base_path} is not a pending {service.name}")
+
+
+def begin(
+    table: HoodieTable,
+    instant: str,
+    service: Service,
+    groups: Groups,
+    clock_ms: Callable[[], int],
+    check: Check,
+    reach: Reach,
+    check_files: Check = lambda: None,
+) -> None:
+    """Write the inflight file after the files of an earlier execution are removed.
+
+    ``groups``: of the plan. ``check_files`` raises an error if the plan's files are wrong. InstantConflictError when
+    the plan is completed, or another process seems to execute it.
+    """
+    check_pending(table, instant, service)
+    storage = table.storage
+    if is_alive(storage, instant, clock_ms()):
+        raise InstantConflictError(
+            f"{service.name} {instant} of {table.base_path} is being executed by another process, which writes "
+            f"heartbeats in .hoodie/.heartbeat: let it end, or wait until its heartbeats are old"
+        )
+    check_files()
+    check()
+    if storage.exists(plan_file(table, instant, service, State.INFLIGHT)):
+        unstage(table, instant, service.action)
+        storage.delete_many(base_files(table, instant, groups))
+        delete_markers(storage, instant)
+    begin_markers(storage, instant)
+    storage.replace(f"{marker_folder(instant)}/{_CLAIM}", b"")  # this project executes the plan
+    write_inflight(storage, table.config.timeline_folder, instant, service.action)
+    reach(service.inflight)
+
+
+def write_context(table: HoodieTable, instant: str, action: str, files: WriterOptions | None) -> WriteContext:
+    """The context of the first task of an inflight plan.
+
+    ``files``: how base files are written; the metadata table's needs are added here.
+    """
+    timeline = table.timeline()
+    schema_json = table_schema_json(table, timeline)
+    writing = with_metadata_stats(table, files or WriterOptions())
+    as_of = _newest_before(table, timeline, instant)
+    return WriteContext(instant, action, 0, "", avro_to_arrow(schema_json), schema_json, as_of, timeline, writing)
+
+
+def complete_plan(
+    table: HoodieTable,
+    instant: str,
+    service: Service,
+    statuses: Sequence[WriteStatus],
+    metadata: Callable[[str], CommitMetadata],
+    clock_ms: Callable[[], int],
+    check: Check,
+    reach: Reach,
+    places: Places | None = None,
+) -> Instant:
+    """Give the files their final names and complete the plan; the completed instant.
+
+    ``metadata`` makes the commit's metadata from the table's schema. ``places``: as in ``update_metadata``.
+    InstantConflictError when another process was first, or the plan was removed: then these files are removed.
+    """
+    check()
     try:
-        record = read_record(table.storage.read(rel), where)
-    except FileNotFoundError:
-        raise InstantConflictError(
-            f"{where} is not there: no compaction was planned at {instant}; `timeline().pending` has those that are"
-        ) from None
-    return [_operation(each, where) for each in record.get("operations") or ()]
+        check_pending(table, instant, service)
+        publish_files(table, instant, statuses)
+        reach(service.published)
+        after = update_metadata(table, instant, statuses, clock_ms, check, reach, places)
+        commit = metadata(table_schema_json(table, table.timeline()))
+        completed = complete(table, instant, service.action, commit, check, clock_ms, after)
+    except InstantConflictError:
+        _withdraw(table, instant, service.action, statuses)
+        raise
+    reach(service.completed)
+    return completed
 
 
-def _operation(found: Mapping[str, Any], where: str) -> Operation:
-    if found.get("bootstrapFilePath"):
-        raise UnsupportedTableError(f"{where} plans to compact a bootstrapped file: run it with Hudi")
-    base = _name(found.get("dataFilePath"))
-    logs = tuple(name for name in map(_name, found.get("deltaFilePaths") or ()) if name is not None)
-    wrong = [name for name in logs if parse_log_file_name(name) is None]
-    if base is not None and parse_base_file_name(base) is None:
-        wrong.append(base)
-    if wrong or not found.get("fileId"):
-        raise CorruptFileError(
-            f"{where} names {', '.join(wrong) or 'no file id'}, which is no data file: restore the plan"
-        )
-    io_mib = (found.get("metrics") or {}).get("TOTAL_IO_MB") or 0.0
-    partition, instant = found.get("partitionPath") or "", found.get("baseInstantTime") or ""
-    return Operation(partition, found["fileId"], instant, base, logs, io_mib)
+def base_files(table: HoodieTable, instant: str, groups: Groups) -> list[str]:
+    """Paths of this instant's existing base files."""
+    found = []
+    for partition, file_ids in sorted(groups.items()):
+        for name in table.storage.names(partition):
+            base = parse_base_file_name(name)
+            if base is not None and base.instant == instant and (file_ids is None or base.file_id in file_ids):
+                found.append(join(partition, name))
+    return found
 
 
-def _name(path: str | None) -> str | None:
-    """A file's name: plans of version 1 have whole paths."""
-    return path.rsplit("/", 1)[-1] if path else None
-
-
-SORT_COLUMNS = "hoodie.clustering.plan.strategy.sort.columns"
-EXECUTION = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExecutionStrategy"
-# What these do with a plan is what is done here: rows of a group's slices, sorted, into as many files as the plan says.
-_EXECUTIONS = (
-    "SparkSortAndSizeExecutionStrategy", "JavaSortAndSizeExecutionStrategy", "SparkSingleFileSortExecutionStrategy",
-)  # fmt: skip
-
-
-@dataclass(frozen=True)
-class ClusteringGroup:
-    """File slices of one partition whose rows go into ``outputs`` new file groups."""
-
-    partition_path: str
-    slices: tuple[FileSlice, ...]
-    outputs: int
-
-    @property
-    def file_ids(self) -> tuple[str, ...]:
-        """The file groups that are replaced."""
-        return tuple(each.file_id for each in self.slices)
-
-
-@dataclass(frozen=True)
-class ClusteringPlan:
-    """``keeps_meta``: rows keep the commit times they have."""
-
-    groups: tuple[ClusteringGroup, ...]
-    sort_columns: tuple[str, ...]
-    keeps_meta: bool
-
-    @property
-    def replaced(self) -> dict[str, tuple[str, ...]]:
-        """File ids that are replaced, by partition path."""
-        found: dict[str, list[str]] = {}
-        for group in self.groups:
-            found.setdefault(group.partition_path, []).extend(group.file_ids)
-        return {path: tuple(ids) for path, ids in found.items()}
-
-
-def pending_action(table: HoodieTable) -> str:
-    """What a clustering that is not completed is called on this table's timeline."""
-    return CLUSTERING if table.config.has_completion_times else REPLACE_COMMIT
-
-
-def plan_path(table: HoodieTable, instant: str) -> str:
-    """Where the plan of ``instant`` is."""
-    return f"{table.config.timeline_folder}/{Instant(instant, pending_action(table), State.REQUESTED).file_name()}"
-
-
-def read_clustering(table: HoodieTable, instant: str) -> ClusteringPlan:
-    """The plan of ``instant``.
-
-    InstantConflictError when there is no such plan, CorruptFileError for one that names files that are none,
-    UnsupportedTableError for one that is not to be carried out here.
-    """
-    rel = plan_path(table, instant)
-    where = table.storage.where(rel)
-    try:
-        data = table.storage.read(rel)
-    except FileNotFoundError:
-        raise InstantConflictError(
-            f"{where} is not there: no clustering was planned at {instant}; `tagstream table health` names those that are"
-        ) from None
-    record = read_record(data, where) if data else {}
-    plan = record.get("clusteringPlan") or {}
-    if not plan.get("inputGroups") or record.get("operationType") not in (CLUSTER, None):
-        raise InstantConflictError(
-            f"{where} is no clustering: it is a {record.get('operationType') or 'replace commit'}"
-        )
-    strategy = plan.get("strategy") or {}
-    name = (strategy.get("strategyClassName") or EXECUTION).rsplit(".", 1)[-1]
-    if name not in _EXECUTIONS:
-        raise UnsupportedTableError(
-            f"{where} asks for {name}, which is not done here: run it with Hudi (run_clustering), or take the plan back"
-        )
-    columns = (strategy.get("strategyParams") or {}).get(SORT_COLUMNS) or ""
-    return ClusteringPlan(
-        tuple(_group(each, where) for each in plan["inputGroups"]),
-        tuple(name.strip() for name in columns.split(",") if name.strip()),
-        plan.get("preserveHoodieMetadata") is not False,
-    )
-
-
-def _group(found: Mapping[str, Any], where: str) -> ClusteringGroup:
-    slices = tuple(_slice(each, where) for each in found.get("slices") or ())
-    partitions = {each.partition_path for each in slices}
-    if len(partitions) != 1:
-        raise CorruptFileError(f"{where} has a group of slices of {len(partitions)} partitions: restore the plan")
-    return ClusteringGroup(partitions.pop(), slices, max(1, int(found.get("numOutputFileGroups") or 1)))
-
-
-def _slice(found: Mapping[str, Any], where: str) -> FileSlice:
-    if found.get("bootstrapFilePath"):
-        raise UnsupportedTableError(f"{where} plans to cluster a bootstrapped file: run it with Hudi")
-    file_id, name = found.get("fileId") or "", _name(found.get("dataFilePath"))
-    base, logs, wrong = None, [], []
-    if name is not None:
+def rollback_requests(table: HoodieTable, instant: str, groups: Groups) -> list[RollbackRequest]:
+    """A request for each existing base file of this instant."""
+    found = []
+    for rel in base_files(table, instant, groups):
+        partition, _, name = rel.rpartition("/")
         parsed = parse_base_file_name(name)
-        if parsed is None:
-            wrong.append(name)
-        else:
-            base = BaseFile(name, file_id, parsed.instant, 0)
-    for path in found.get("deltaFilePaths") or ():
-        log_name = _name(path) or ""
-        log = parse_log_file_name(log_name)
-        if log is None:
-            wrong.append(log_name)
-        else:
-            logs.append(LogFile(log_name, file_id, log.base_instant, log.version, log.write_token, 0))
-    if wrong or not file_id or (base is None and not logs):
-        raise CorruptFileError(
-            f"{where} names {', '.join(wrong) or 'no file'} for file id {file_id!r}, which is no data file: restore the plan"
-        )
-    ordered = tuple(sorted(logs, key=lambda each: each.order))
-    begins = base.instant if base is not None else ordered[0].time
-    return FileSlice(found.get("partitionPath") or "", file_id, begins, base, ordered)
+        found.append(RollbackRequest(partition, parsed.file_id if parsed else "", instant, files=(rel,)))
+    return found
 
 
-# In a plan's extra metadata: no slice had logs of an older write that the plan did not take.
-TAKEN_BEFORE = "tagstream.compaction.taken.before"
+def plan_file(table: HoodieTable, instant: str, service: Service, state: State) -> str:
+    """A pending plan's path on the timeline, in one of its states."""
+    return table.instant_path(Instant(instant, service.action, state))
 
 
-def groups_with_logs(table: HoodieTable, timeline: Timeline) -> dict[str, frozenset[str]] | None:
-    """File ids by partition path of all groups that may have logs; None: only a listing can tell."""
-    since = _taken_before(table, timeline)
-    if since is None and not _is_whole(table):
-        return None
-    if since is not None and (timeline.start is None or timeline.start > since):
-        return None
-    # Some writers put logs into new file groups by a replace commit; a plain commit is a compaction's, and has none.
-    writes = [i for i in timeline.completed_writes if i.action != COMMIT and (since is None or i.time >= since)]
-    found: dict[str, set[str]] = {}
-    for instant in writes:
-        for stat in timeline.metadata(table.storage, instant).all_stats():
-            if stat.file_name.startswith("."):
-                found.setdefault(stat.partition_path, set()).add(stat.file_id)
-    return {partition: frozenset(ids) for partition, ids in sorted(found.items())}
+def table_schema_json(table: HoodieTable, timeline: Timeline) -> str:
+    """The table's present Avro schema: rows of older files get nulls for later columns."""
+    told = table.schema_json(timeline)
+    if told is not None:
+        return told
+    found = user_schema(stored_schema(table, timeline, table.view(timeline)))
+    return avro_json(arrow_to_avro(found, table.config.name))
 
 
-def taken_before(timeline: Timeline, instant: str) -> str:
-    """What a plan that takes all says: every write of an earlier time was completed when it was made."""
-    return min([instant, *(i.time for i in timeline.pending)])
+def _newest_before(table: HoodieTable, timeline: Timeline, instant: str) -> str:
+    """The newest instant whose log blocks count: up to version 7 a log file may have later blocks than those of the
+    plan."""
+    if table.config.names_logs_by_commit:
+        return instant
+    return max((i.time for i in timeline.completed_writes if i.time < instant), default=instant)
 
 
-def planned_otherwise(table: HoodieTable, timeline: Timeline) -> frozenset[FileGroupId]:
-    """File groups that a pending compaction, log compaction or clustering is about: no other plan may have them."""
-    return frozenset([*timeline.pending_compactions, *timeline.pending_clusterings, *_log_compactions(table, timeline)])
+def _withdraw(table: HoodieTable, instant: str, action: str, statuses: Sequence[WriteStatus]) -> None:
+    """Another process completed the plan: remove this process's files, except those that belong to the commit.
 
-
-def _log_compactions(table: HoodieTable, timeline: Timeline) -> Iterable[FileGroupId]:
-    for instant in timeline.pending:
-        if instant.action == LOG_COMPACTION:
-            yield from ((s.partition_path, s.file_id) for s in timeline.plan(table.storage, instant).rewrites)
-
-
-def _taken_before(table: HoodieTable, timeline: Timeline) -> str | None:
-    """What the newest plan says that took all logs."""
-    plans = (i for i in timeline.instants if i.action == COMPACTION or (i.action == COMMIT and i.is_completed))
-    return newest_told(table, plans, COMPACTION, TAKEN_BEFORE)
-
-
-def newest_told(table: HoodieTable, instants: Iterable[Instant], action: str, key: str) -> str | None:
-    """What the newest of these actions' plans says under a key of its extra metadata, among those that say anything.
-
-    ``instants``: oldest first; ``action``: what their plans' requested files are called. Actions without a plan are passed
-    over.
+    Some readers fail with a second base file of one instant. ``action``: of the plan's inflight file.
     """
-    for instant in reversed(tuple(instants)):
-        rel = f"{table.config.timeline_folder}/{requested_name(Instant(instant.time, action, instant.state))}"
-        try:
-            data = table.storage.read(rel)
-        except FileNotFoundError:
-            continue
-        plan = read_record(data, table.storage.where(rel)) if data else {}
-        told = (plan.get("extraMetadata") or {}).get(key)
-        if told:
-            return str(told)
-    return None
+    timeline = table.timeline()
+    found = timeline.find(instant)
+    unstage(table, instant, action)
+    kept = set()
+    if found is not None and found.is_completed:
+        kept = {stat.path for stat in timeline.metadata(table.storage, found).all_stats()}
+    table.storage.delete_many(s.stat.path for s in statuses if s.stat.path not in kept)
+    delete_markers(table.storage, instant)
 
 
-def _is_whole(table: HoodieTable) -> bool:
-    """Whether the active timeline has every write there ever was."""
-    return not any(not name.startswith(".keep") for name in table.storage.names(table.config.history_folder))
+def _newest_below(storage: Storage, folder: str) -> int:
+    newest = 0
+    for entry in storage.list(folder):
+        newest = max(newest, entry.mtime_ms)
+        if entry.is_dir:
+            newest = max(newest, _newest_below(storage, f"{folder}/{entry.name}"))
+    return newest

@@ -1,11 +1,11 @@
-"""Partitions whose rows are to go: their file groups, the keys in them, and the delete of whole partitions.
+"""Partitions whose rows are replaced or deleted: their file groups, their keys, and the delete of whole partitions.
 
-A delete is a replace commit without files of its own, in Hudi's form. The rows are gone for readers once it
-completes. The files, and at last the folder, are deleted by a later clean. The commit has the extra metadata that
-the caller gives it, and the schema of the table.
+A delete is a replace commit without new files, in Hudi's form. Readers do not see the rows after it completes. A later
+clean deletes the files, and finally the folder. The commit has the extra metadata of the caller, and the schema of the
+table.
 
-``keys_elsewhere`` finds keys to be written that the table has in a partition which stays: they would be there
-twice. Hudi does not look, as an insert overwrite asks no index.
+``keys_in_other_partitions`` finds keys to write that the table has in a partition that is not replaced: they would
+occur twice. Hudi does not check this, because an insert overwrite uses no index.
 """
 
 from __future__ import annotations
@@ -24,10 +24,12 @@ from tagstream.table.metadata.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.metadata.record_index import RecordIndex
 from tagstream.table.read.snapshot import key_reader
 from tagstream.table.schema.schema import RECORD_KEY
-from tagstream.table.services.metadata_changes import tell_metadata
+from tagstream.table.services.metadata_changes import update_metadata
+from tagstream.table.steps import Step
 from tagstream.table.timeline.avro_timeline import parsed_schema, write_parsed
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY, CommitMetadata
 from tagstream.table.timeline.instant import REPLACE_COMMIT, Instant, State
+from tagstream.table.timeline.operation import WriteOperationType
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.commit import completed_instant
 from tagstream.table.write.markers import begin_markers, delete_markers
@@ -36,9 +38,9 @@ from tagstream.table.write.markers import begin_markers, delete_markers
 def groups_of_partitions(
     table: HoodieTable, partitions: Iterable[str], *, new_ones: bool = False
 ) -> dict[str, tuple[str, ...]]:
-    """The file groups of some partitions, by partition path; a partition without rows has none.
+    """The file groups of some partitions, by partition path; empty for a partition without rows.
 
-    InstantConflictError where one of the partitions is not there (``new_ones``: it has none then), or has groups in a
+    InstantConflictError when a partition does not exist (with ``new_ones`` it is empty instead), or has groups in a
     pending plan.
     """
     timeline = table.timeline()
@@ -52,13 +54,13 @@ def groups_of_partitions(
     busy = next((plans[p, f] for p, ids in found.items() for f in ids if (p, f) in plans), None)
     if busy is not None:
         raise InstantConflictError(
-            f"table {table.base_path}: the plan {busy} is pending over file groups of these partitions: carry it out first"
+            f"table {table.base_path}: the plan {busy} is pending for file groups of these partitions: execute it first"
         )
     return found
 
 
 def keys_of(table: HoodieTable, timeline: Timeline, partitions: Sequence[str]) -> Iterator[tuple[str, pa.Array]]:
-    """(partition path, record keys of live rows) of all file groups of some partitions, a part at a time."""
+    """(partition path, record keys of live rows) of all file groups of some partitions, in bounded batches."""
     view = table.view(timeline)
     if view.as_of is None:  # no commit, no rows
         return
@@ -70,20 +72,22 @@ def keys_of(table: HoodieTable, timeline: Timeline, partitions: Sequence[str]) -
 
 
 def rows_of(table: HoodieTable, timeline: Timeline, partitions: Sequence[str]) -> Iterator[pa.Table]:
-    """The same as tables of ``KEYS``."""
+    """As :func:`keys_of`, as tables of ``KEYS``."""
     for partition, keys in keys_of(table, timeline, partitions):
         yield pa.Table.from_arrays([keys, pa.repeat(pa.scalar(partition, pa.string()), len(keys))], schema=KEYS)
 
 
 def replaced_ids(groups: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
-    """Without the partitions that have no file group."""
+    """The file groups, without partitions that have none."""
     return {partition: ids for partition, ids in groups.items() if ids}
 
 
-def keys_elsewhere(table: HoodieTable, keys: pa.Array, replaced: Collection[str]) -> Iterator[tuple[str, pa.Array]]:
-    """(partition path, those of the keys that have a live row there) of the partitions that are not ``replaced``.
+def keys_in_other_partitions(
+    table: HoodieTable, keys: pa.Array, replaced: Collection[str]
+) -> Iterator[tuple[str, pa.Array]]:
+    """(partition path, keys among ``keys`` that have a live row there) of the partitions that are not ``replaced``.
 
-    The metadata table's record index is asked where there is one, else the keys of these partitions are read.
+    The metadata table's record index is used if there is one; otherwise the keys of these partitions are read.
     """
     timeline = table.timeline()
     index = RecordIndex.open(MetadataTable.open(table, timeline)) if table.config.metadata_partitions else None
@@ -101,9 +105,6 @@ def keys_elsewhere(table: HoodieTable, keys: pa.Array, replaced: Collection[str]
             yield path, there.filter(here)
 
 
-OPERATION = "DELETE_PARTITION"
-
-
 def delete_partitions(
     table: HoodieTable,
     partitions: Sequence[str],
@@ -112,11 +113,11 @@ def delete_partitions(
     reach: Callable[[str], None] = lambda _: None,
     extra: Mapping[str, str] | None = None,
 ) -> str | None:
-    """Delete all rows of the partitions; the instant of the commit, None where they have none.
+    """Delete all rows of the partitions; returns the instant of the commit, None if they have no rows.
 
-    Errors of ``groups_of_partitions``. Cut off before its end it is a failed write without files, which a rollback takes
-    away. ``reach`` is told of the steps ``replace_requested``, ``replace_inflight``, ``metadata_begun``, ``metadata_files``,
-    ``metadata_completed`` and ``replace_completed``.
+    Errors of ``groups_of_partitions``. After an interruption it is a failed write without files, which a rollback
+    undoes. ``reach`` is called at the steps ``replace_requested``, ``replace_inflight``, ``metadata_begun``,
+    ``metadata_files``, ``metadata_completed`` and ``replace_completed``.
     """
     replaced = replaced_ids(groups_of_partitions(table, partitions))
     if not replaced:
@@ -124,34 +125,38 @@ def delete_partitions(
     timeline, storage = table.timeline(), table.storage
     instant = fresh_times(table, MetadataWriter.open(table), clock_ms)()
     requested: dict[str, object] = {
-        "operationType": OPERATION,
+        "operationType": WriteOperationType.DELETE_PARTITION,
         "clusteringPlan": None,
         "extraMetadata": {},
         "version": 1,
     }
     planned = Instant(instant, REPLACE_COMMIT, State.REQUESTED)
     check()
-    storage.write_new(_rel(table, planned), write_parsed(parsed_schema("HoodieRequestedReplaceMetadata"), requested))
-    reach("replace_requested")
+    storage.write_new(
+        table.instant_path(planned), write_parsed(parsed_schema("HoodieRequestedReplaceMetadata"), requested)
+    )
+    reach(Step.REPLACE_REQUESTED)
     begin_markers(storage, instant)
     inflight = Instant(instant, REPLACE_COMMIT, State.INFLIGHT)
-    storage.write_new(_rel(table, inflight), CommitMetadata(operation=OPERATION).to_bytes(table.config.version))
-    reach("replace_inflight")
-    after = tell_metadata(
+    storage.write_new(
+        table.instant_path(inflight),
+        CommitMetadata(operation=WriteOperationType.DELETE_PARTITION).to_bytes(table.config.version),
+    )
+    reach(Step.REPLACE_INFLIGHT)
+    after = update_metadata(
         table, instant, (), clock_ms, check, reach,
         deleted_keys=lambda: rows_of(table, timeline, [*replaced]),
     )  # fmt: skip
     schema = table.schema_json(timeline)
     metadata = CommitMetadata(
-        {}, {**({SCHEMA_KEY: schema} if schema else {}), **(extra or {})}, OPERATION, replaced=replaced
+        {},
+        {**({SCHEMA_KEY: schema} if schema else {}), **(extra or {})},
+        WriteOperationType.DELETE_PARTITION,
+        replaced=replaced,
     )
     check()
     completed = completed_instant(table, inflight, clock_ms(), after)
-    storage.write_new(_rel(table, completed), metadata.to_bytes(table.config.version, replaces=True))
-    reach("replace_completed")
+    storage.write_new(table.instant_path(completed), metadata.to_bytes(table.config.version, replaces=True))
+    reach(Step.REPLACE_COMPLETED)
     delete_markers(storage, instant)
     return instant
-
-
-def _rel(table: HoodieTable, instant: Instant) -> str:
-    return f"{table.config.timeline_folder}/{instant.file_name()}"

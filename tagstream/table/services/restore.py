@@ -1,17 +1,18 @@
-"""Restore of a table to a savepoint: everything that was completed after it is undone, newest first.
+"""Restore a table to a savepoint: everything that was completed after the savepoint's write is undone, newest first.
 
-An action is undone that was completed after the savepoint's write, unless the savepoint names a file of it: Hudi's
+An action that was completed after the savepoint's write is undone, unless the savepoint names a file of it: Hudi's
 savepoints are made by instant times, and name files of a service that was requested before the write and completed
-after it. An action is also undone that has replaced a file group of which the savepoint names a file: up to
-version 7 nothing else says that it was completed after the savepoint was made. If the table would then not be what
-the savepoint names, the restore is refused.
+after it. An action is also undone if it has replaced a file group with a file of the savepoint: up to version 7 nothing
+else says that it was completed after the savepoint was made. The restore is an error if the table would differ from the
+savepoint afterwards.
 
-1. The metadata table is dropped; a job that keeps one builds it at its next start. Pending cleans are withdrawn.
-2. ``R.restore.requested`` names the instants, ``R.restore.inflight`` says that it is being carried out.
-3. Each of them loses its completed file, then its files, then the rest of it on the timeline. Cleans stay.
+1. The metadata table is dropped; a job that uses one builds it again at its next start. Pending cleans are withdrawn.
+2. ``R.restore.requested`` names the instants, ``R.restore.inflight`` says that the restore is being executed.
+3. For each instant its completed file is removed, then its data files, then its other files on the timeline. Cleans are
+   kept.
 4. ``R.restore`` completes.
 
-If it is cut off, the next call with the same savepoint continues.
+After an interruption the next call with the same savepoint continues.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from tagstream.table.services.cleaning import withdraw_cleans
 from tagstream.table.services.failed_writes import RollbackRequest, plan_rollback
 from tagstream.table.services.retention import completed_at, names_of
 from tagstream.table.services.rollback import apply_requests, resume_rollbacks, rollback_record, undo_requests
+from tagstream.table.steps import Step
 from tagstream.table.storage.storage import each
 from tagstream.table.timeline.avro_timeline import SYNC_MARKER, parsed_schema, read_record, write_parsed
 from tagstream.table.timeline.instant import COMPLETED_ACTION, RESTORE, Instant, State, write_inflight
@@ -37,13 +39,14 @@ from tagstream.table.write.commit import completed_instant
 from tagstream.table.write.markers import delete_markers, unstage
 
 _END = "9" * 17
-LAYOUT_2 = 8  # from this table version on a log file names its own write
+LAYOUT_2 = 8  # from this table version on the name of a log file has the instant of its own write
+_PLAN_VERSION = 2
 
 
 def to_undo(timeline: Timeline, at: Instant, savepoint: Savepoint, version: int) -> tuple[Instant, ...]:
     """The writes that a restore to the savepoint of the write ``at`` undoes, newest first. ``version``: the table's.
 
-    Unfinished ones are among them; plans that were made before the savepoint stay plans.
+    Unfinished writes are included. Plans that were made before the savepoint are kept.
     """
     plans = set(timeline.pending_clusterings.values())
     end, named, replaced = completed_at(at), _times_named(savepoint, version), _replacing(timeline, savepoint)
@@ -58,7 +61,7 @@ def to_undo(timeline: Timeline, at: Instant, savepoint: Savepoint, version: int)
 
 
 def _times_named(savepoint: Savepoint, version: int) -> set[str]:
-    """The times of the writes whose files a savepoint names. Up to version 7 a log file names its slice."""
+    """The instants of the writes whose files a savepoint names. Up to version 7 a log file's name has its slice instead."""
     found = set()
     for name in (name for names in savepoint.files.values() for name in names):
         base, log = parse_base_file_name(name), parse_log_file_name(name)
@@ -70,13 +73,13 @@ def _times_named(savepoint: Savepoint, version: int) -> set[str]:
 
 
 def _replacing(timeline: Timeline, savepoint: Savepoint) -> set[str]:
-    """The times of the replace commits that have replaced a file group of which the savepoint names a file."""
+    """The instants of the replace commits that have replaced a file group with a file of the savepoint."""
     groups = {(partition, file_id_of(name)) for partition, names in savepoint.files.items() for name in names}
     return {time for group, time in timeline.replaced.items() if group in groups}
 
 
 def without(view: FileSystemView, undone: tuple[Instant, ...]) -> FileSystemView:
-    """The slices that are left once these writes are undone; files of others count however new they are."""
+    """The slices after these writes are undone. Files of other writes are valid however new they are."""
     times = {i.time for i in undone}
     timeline = view.timeline
     instants = tuple(
@@ -94,10 +97,7 @@ def without(view: FileSystemView, undone: tuple[Instant, ...]) -> FileSystemView
 
 
 def differences(view: FileSystemView, savepoint: Savepoint) -> Iterator[str]:
-    """In what the slices that are left differ from those that the savepoint names, a sentence each.
-
-    ``view``: see :func:`without`.
-    """
+    """The files in which the remaining slices differ from the savepoint's; ``view`` is from :func:`without`."""
     partitions = sorted({*view.partitions(), *savepoint.files})
     view.look_up(partitions)
     for partition, left in zip(partitions, each(view.latest_merged_slices, partitions), strict=True):
@@ -110,9 +110,9 @@ def differences(view: FileSystemView, savepoint: Savepoint) -> Iterator[str]:
 
 
 def _unlike(found: FileSlice | None, named: frozenset[str], version: int) -> list[str]:
-    """The names of files that readers would see and should not, or should see and would not.
+    """The names of files that readers would see and should not see, or the other way round.
 
-    Up to version 7 savepoints of Hudi's first versions name base files alone.
+    Up to version 7 savepoints of Hudi's first versions name only base files.
     """
     names = frozenset(names_of(found)) if found is not None else frozenset()
     if not named or found is None:
@@ -125,7 +125,7 @@ def _unlike(found: FileSlice | None, named: frozenset[str], version: int) -> lis
 def _lost_by_name(found: FileSlice, named: frozenset[str]) -> frozenset[str]:
     """Up to version 7: the named files that the slice neither has nor was compacted from.
 
-    Log files may be there that came later; what they hold of undone writes is under rollback blocks.
+    The slice may have later log files: rollback blocks hide their blocks of undone writes.
     """
     bases = {base.instant for name in named if (base := parse_base_file_name(name)) is not None}
     if found.base_file is None or (bases and found.base_file.instant < max(bases)):
@@ -145,13 +145,13 @@ def _by_group(names: frozenset[str]) -> Mapping[str, frozenset[str]]:
     return {file_id: frozenset(own) for file_id, own in found.items()}
 
 
-_PLAN_VERSION = 2
-
-
 @dataclass(frozen=True)
 class RestorePlan:
-    """``savepoint``: the write to go back to; ``instants``: those that are undone, newest first; ``metadata``: the
-    partitions of the metadata table that is dropped."""
+    """A planned restore.
+
+    ``savepoint``: the write to restore. ``instants``: the writes to undo, newest first. ``metadata``: the partitions of
+    the metadata table, which is dropped.
+    """
 
     savepoint: str
     instants: tuple[Instant, ...]
@@ -160,7 +160,7 @@ class RestorePlan:
 
 @dataclass(frozen=True)
 class RestoreResult:
-    """``instant``: the restore's; ``undone``: times of writes, newest first; ``deleted``: paths of files."""
+    """``instant``: the restore's. ``undone``: instants of the writes, newest first. ``deleted``: paths of files."""
 
     instant: str
     undone: tuple[str, ...]
@@ -169,10 +169,10 @@ class RestoreResult:
 
 
 def plan_restore(table: HoodieTable, savepoint: str) -> RestorePlan:
-    """What a restore would do; nothing is changed.
+    """The plan of a restore; nothing is changed.
 
-    InstantConflictError where there is no such savepoint, a newer one is there, a file that it keeps is missing, or readers
-    would not see afterwards what it names.
+    InstantConflictError when there is no such savepoint, when there is a newer one, when a file of it is missing, or
+    when readers would not see the savepoint's files afterwards.
     """
     timeline, storage = table.timeline(), table.storage
     known = {found.time: found for found in savepoints(storage, timeline)}
@@ -184,14 +184,14 @@ def plan_restore(table: HoodieTable, savepoint: str) -> RestorePlan:
     newer = max(known, key=lambda time: (timeline.completion_time(time), time))
     if newer != savepoint:
         raise InstantConflictError(
-            f"table {table.base_path} has savepoint {newer}, which a restore to {savepoint} would take away: delete it first"
+            f"table {table.base_path} has savepoint {newer}, which a restore to {savepoint} would remove: delete it first"
         )
     for partition, names in known[savepoint].files.items():
         there = set(storage.names(partition))
         if not names <= there:
             missing = join(partition, min(names - there))
             raise InstantConflictError(
-                f"{storage.where(missing)}, which savepoint {savepoint} keeps, is missing: there is no way back to it"
+                f"{storage.where(missing)}, which savepoint {savepoint} needs, is missing: a restore to it is impossible"
             )
     _check_archive(table, savepoint)
     undone = to_undo(timeline, at, known[savepoint], table.config.version)
@@ -199,9 +199,9 @@ def plan_restore(table: HoodieTable, savepoint: str) -> RestorePlan:
     if unlike is not None:
         raise InstantConflictError(
             f"restored to savepoint {savepoint}, table {table.base_path} would not be what the savepoint names: readers "
-            f"would see {storage.where(unlike)} and should not, or the other way round. It is of a write that the active "
-            "timeline does not tell of, or of another table version. Nothing was changed; no restore can use the savepoint: "
-            "delete it"
+            f"would see {storage.where(unlike)} and should not, or the other way round. The file belongs to a write that "
+            "the active timeline does not have, or to another table version. Nothing was changed; no restore can use the "
+            "savepoint: delete it"
         )
     return RestorePlan(savepoint, undone, table.config.metadata_partitions)
 
@@ -213,9 +213,9 @@ def restore(
     check: Callable[[], None] = lambda: None,
     reach: Callable[[str], None] = lambda _: None,
 ) -> RestoreResult:
-    """Bring the table back; errors as of ``plan_restore``, and where a restore to another savepoint is unfinished.
+    """Restore the table; errors as of ``plan_restore``, and when a restore to another savepoint is unfinished.
 
-    The caller holds the writer lease. ``reach`` is told of the steps ``metadata_dropped``, ``restore_requested``,
+    The caller has the writer lease. ``reach`` is called at the steps ``metadata_dropped``, ``restore_requested``,
     ``restore_inflight``, ``restore_undone`` (once for each instant) and ``restore_completed``.
     """
     begun = _begun(table, savepoint)
@@ -225,17 +225,17 @@ def restore(
     check()
     metadata = table.drop_metadata_table(clock_ms())
     table = table.reload()
-    reach("metadata_dropped")
-    withdraw_cleans(table, clock_ms, check)  # planned for what comes after the savepoint
+    reach(Step.METADATA_DROPPED)
+    withdraw_cleans(table, clock_ms, check)  # planned for a later state than the savepoint's
     fresh = fresh_times(table, None, clock_ms)
     instant, infos = begun if begun is not None else (fresh(), [_info(i) for i in plan.instants])
     if begun is None:
         record = {"instantsToRollback": infos, "version": _PLAN_VERSION, "savepointToRestoreTimestamp": savepoint}
         content = write_parsed(parsed_schema("HoodieRestorePlan"), record)
-        table.storage.write_new(_rel(table, Instant(instant, RESTORE, State.REQUESTED)), content)
-        reach("restore_requested")
+        table.storage.write_new(table.instant_path(Instant(instant, RESTORE, State.REQUESTED)), content)
+        reach(Step.RESTORE_REQUESTED)
     write_inflight(table.storage, table.config.timeline_folder, instant, RESTORE)
-    reach("restore_inflight")
+    reach(Step.RESTORE_INFLIGHT)
     undone = {info["commitTime"] for info in infos} | {i.time for i in plan.instants}
     done: dict[str, list[dict[str, Any]]] = {}
     deleted: list[str] = []
@@ -244,25 +244,25 @@ def restore(
         files, outcome = _undo(table, write, fresh(), undone)
         deleted += files
         done[write.time] = [outcome]
-        reach("restore_undone")
+        reach(Step.RESTORE_UNDONE)
     content = write_parsed(parsed_schema("HoodieRestoreMetadata"), {
         "startRestoreTime": instant, "timeTakenInMillis": 0, "instantsToRollback": [info["commitTime"] for info in infos],
         "hoodieRestoreMetadata": done, "version": 1, "restoreInstantInfo": infos,
     })  # fmt: skip
     completed = completed_instant(table, Instant(instant, RESTORE, State.INFLIGHT), clock_ms())
-    table.storage.write_new(_rel(table, completed), content)
-    reach("restore_completed")
+    table.storage.write_new(table.instant_path(completed), content)
+    reach(Step.RESTORE_COMPLETED)
     return RestoreResult(instant, tuple(info["commitTime"] for info in infos), tuple(deleted), metadata)
 
 
 def resume_restore(
     table: HoodieTable, clock_ms: Callable[[], int], check: Callable[[], None] = lambda: None
 ) -> RestoreResult | None:
-    """Finish a restore that was cut off; None where there is none. InstantConflictError for one that another tool began."""
+    """Finish an interrupted restore; None when there is none. InstantConflictError for a restore of another tool."""
     begun = next((i for i in table.timeline().pending if i.action == RESTORE), None)
     if begun is None:
         return None
-    rel = _rel(table, Instant(begun.time, RESTORE, State.REQUESTED))
+    rel = table.instant_path(Instant(begun.time, RESTORE, State.REQUESTED))
     try:
         data = table.storage.read(rel)
     except FileNotFoundError:
@@ -276,7 +276,7 @@ def resume_restore(
 
 
 def _check_archive(table: HoodieTable, savepoint: str) -> None:
-    """What is archived cannot be undone: InstantConflictError where a newer write is."""
+    """InstantConflictError when a newer write is archived, because it cannot be undone."""
     newest = next(table.archived_writes(), None)
     if newest is not None and newest.time > savepoint:
         raise InstantConflictError(
@@ -286,17 +286,17 @@ def _check_archive(table: HoodieTable, savepoint: str) -> None:
 
 
 def _undo(table: HoodieTable, instant: Instant, time: str, undone: set[str]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """(paths of deleted files, HoodieRollbackMetadata) of one instant; again after a crash what is left of it."""
+    """Undo one instant; returns (paths of deleted files, HoodieRollbackMetadata). It can be repeated after a crash."""
     requests = _requests(table, instant, undone)
     if not instant.is_completed:
         unstage(table, instant.time, instant.action)
     deleted, blocks = apply_requests(table, requests, instant.time, time)
     if instant.is_completed:
-        table.storage.delete(_rel(table, instant))
+        table.storage.delete(table.instant_path(instant))
     planned = [action for action, once in COMPLETED_ACTION.items() if once == instant.action]
     for action in (instant.action, *planned):
         for state in (State.INFLIGHT, State.REQUESTED):
-            table.storage.delete(_rel(table, Instant(instant.time, action, state)))
+            table.storage.delete(table.instant_path(Instant(instant.time, action, state)))
     delete_markers(table.storage, instant.time)
     files = tuple(rel for names in deleted.values() for rel in names)
     return files, rollback_record(table, instant, time, requests, deleted, blocks)
@@ -309,10 +309,10 @@ def _requests(table: HoodieTable, instant: Instant, undone: set[str]) -> list[Ro
 
 
 def _begun(table: HoodieTable, savepoint: str) -> tuple[str, list[dict[str, str]]] | None:
-    """An unfinished restore to the savepoint: its instant and what it undoes."""
+    """(instant, instants to undo) of an unfinished restore to the savepoint; None without one."""
     for found in table.timeline().pending:
         if found.action == RESTORE:
-            rel = _rel(table, Instant(found.time, RESTORE, State.REQUESTED))
+            rel = table.instant_path(Instant(found.time, RESTORE, State.REQUESTED))
             record = read_record(table.storage.read(rel), table.storage.where(rel))
             if record.get("savepointToRestoreTimestamp") != savepoint:
                 raise InstantConflictError(
@@ -325,7 +325,3 @@ def _begun(table: HoodieTable, savepoint: str) -> tuple[str, list[dict[str, str]
 
 def _info(instant: Instant) -> dict[str, str]:
     return {"commitTime": instant.time, "action": instant.action}
-
-
-def _rel(table: HoodieTable, instant: Instant) -> str:
-    return f"{table.config.timeline_folder}/{instant.file_name()}"

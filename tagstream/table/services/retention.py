@@ -1,21 +1,20 @@
-"""What others still need of a table: file slices that must stay, and actions that must stay on the timeline.
+"""What readers, savepoints and plans still need: file slices to keep, and actions to keep on the timeline.
 
-A slice is needed by readers of now, by readers of the past within what is retained, by savepoints, and by plans
-that were made and not carried out. A replaced file group is needed by readers of the past alone.
+A slice is needed by present readers, by readers of retained past states, by savepoints, and by pending plans. A
+replaced file group is needed only by readers of past states.
 
-From version 8 on an action counts from its completion time on: for a write, a compaction that was requested before
-it and completed after it did not count. Up to version 7 no completion times are recorded, and an action counts by
-its own time.
+From version 8 on an action is visible from its completion time on: a compaction that was requested before a write and
+completed after it was not visible to the write. Up to version 7 there are no completion times, and an action is visible
+from its instant time on.
 
-A slice can only be deleted once a later write has replaced it, and that write says which slice it found. So which
-slices of an earlier state are no longer on disk follows from later commits, not from a clean's record. Where they
-do not say so, the newest file that an earlier write put into the group must be there: a savepoint may keep an
-older slice alone.
+A slice can only be deleted after a later write has replaced it, and that write names the slice that it replaced. So
+later commits, not the record of a clean, show which slices of an earlier state are missing. If they do not name it, the
+newest file that an earlier write added to the group must exist: a savepoint may keep only an older slice.
 
-Two things hold a completed write on the active timeline, besides the numbers of the options. A savepoint: a
-restore undoes what was completed after its write, and must find it. So its write stays, all later ones, and
-services that were requested before it and completed after it. A replaced file group with a file on disk: without
-the replace commit its rows would count again.
+Two things keep a completed write on the active timeline, in addition to the options' numbers. First, a savepoint: a
+restore undoes what was completed after its write, and must find it. So its write is kept, all later ones, and services
+that were requested before it and completed after it. Second, a replaced file group with a file on disk: without the
+replace commit its rows would become visible again.
 """
 
 from __future__ import annotations
@@ -33,13 +32,14 @@ NEWEST = "readers see it now"
 PAST = "readers of the past may see it"
 SAVED = "a savepoint names it"
 PLANNED = "a pending plan reads it"
+OnDisk = Callable[[str, Collection[str]], bool]
 
 
 @dataclass(frozen=True)
 class Past:
-    """What readers of the past may ask for: slices of the commit ``earliest`` and later, or the newest ``versions``.
+    """What readers of past states may read: slices of the commit ``earliest`` and later, or the newest ``versions``.
 
-    ``earliest`` None and ``versions`` 1: nothing of the past.
+    With ``earliest`` None and ``versions`` 1 they read no past state.
     """
 
     earliest: str | None = None
@@ -47,9 +47,12 @@ class Past:
 
 
 @dataclass(frozen=True)
-class Held:
-    """What holds files beside readers. ``savepointed``: names by partition path; ``busy``: file groups of pending log
-    compactions, of which every slice stays."""
+class Needed:
+    """What needs files in addition to readers.
+
+    ``savepointed``: names by partition path. ``busy``: file groups of pending log compactions, of which every slice is
+    kept.
+    """
 
     savepointed: Mapping[str, frozenset[str]] = field(default_factory=dict)
     busy: frozenset[FileGroupId] = frozenset()
@@ -70,27 +73,27 @@ def savepointed_names(saved: Iterable[Savepoint]) -> dict[str, frozenset[str]]:
 
 
 def why_needed(
-    timeline: Timeline, group: FileGroupId, slices: Sequence[FileSlice], past: Past, held: Held
+    timeline: Timeline, group: FileGroupId, slices: Sequence[FileSlice], past: Past, needed: Needed
 ) -> list[str | None]:
-    """For each committed slice of a file group, oldest first, who needs it; None where nobody does.
+    """For each committed slice of a file group, oldest first, why it is needed; None when it is not.
 
-    A slice is needed as a whole. Of two base files of one instant both are.
+    A slice is needed as a whole. Of two base files of one instant both are needed.
     """
     reasons = _by_readers(timeline, group, slices, past)
-    names = held.savepointed.get(group[0], frozenset())
+    names = needed.savepointed.get(group[0], frozenset())
     found: list[str | None] = []
     for each in slices:
         reason = reasons.get(each.base_instant)
         if reason is None and names and not names.isdisjoint(names_of(each)):
             reason = SAVED
-        if reason is None and group in held.busy:
+        if reason is None and group in needed.busy:
             reason = PLANNED
         found.append(reason)
     return found
 
 
 def _by_readers(timeline: Timeline, group: FileGroupId, slices: Sequence[FileSlice], past: Past) -> Mapping[str, str]:
-    """Who reads the slices of each base instant."""
+    """Why readers need the slices of each base instant."""
     times = sorted({each.base_instant for each in slices})
     replaced_at = timeline.replaced.get(group)
     if replaced_at is not None:
@@ -108,26 +111,26 @@ def _of_the_past(times: Sequence[str], past: Past, compaction: str | None) -> Co
     if past.earliest is not None:
         before = max((time for time in times if time < past.earliest), default=None)
         return [time for time in times if time >= past.earliest or time == before]
-    # The slice that a pending compaction is making counts as one, there or not.
+    # The slice that a pending compaction makes counts as one, even if it does not exist yet.
     versions = past.versions - (compaction is not None)
     others = [time for time in times if time != compaction]
     return others[len(others) - versions :] if versions < len(others) else others
 
 
 def completed_at(instant: Instant) -> str:
-    """The time from which on a completed action counts."""
+    """The time from which on a completed action is visible."""
     return instant.completion_time or instant.time
 
 
 def newest_write(timeline: Timeline) -> Instant | None:
-    """The write that was completed last: what a reader sees now is what it saw then."""
+    """The write that was completed last: it determines the present state."""
     return max(timeline.completed_writes, key=completed_at, default=None)
 
 
 def as_of_completion(timeline: Timeline, write: Instant) -> Timeline:
-    """The timeline as of the completion of ``write``: writes that were completed later are unfinished ones in it.
+    """The timeline as of the completion of ``write``: writes that were completed later are unfinished in it.
 
-    They are not left out: an action that is older than the whole timeline counts as archived, so as completed.
+    They are not removed: an action that is older than the whole timeline counts as archived, and so as completed.
     """
     end = completed_at(write)
     later = {i.time for i in timeline.completed_writes if completed_at(i) > end}
@@ -135,16 +138,16 @@ def as_of_completion(timeline: Timeline, write: Instant) -> Timeline:
         replace(i, state=State.INFLIGHT, completion_time=None) if i.is_write and i.time in later else i
         for i in timeline.instants
     )
-    # Up to version 7 logs are named by a plan of a compaction, which was there if it is older than the write.
+    # Up to version 7 logs have the instant of a compaction plan, which existed if it is older than the write.
     planned = {group: time for group, time in timeline.pending_compactions.items() if time <= write.time}
     replaced = {group: time for group, time in timeline.replaced.items() if time not in later}
     return replace(timeline, instants=instants, pending_compactions=planned, replaced=replaced)
 
 
 def view_as_of(view: FileSystemView, write: Instant) -> FileSystemView:
-    """The file slices that a reader saw as of the completion of ``write``, as far as their files are there still.
+    """The file slices that a reader saw as of the completion of ``write``, if their files still exist.
 
-    ``view``: one of now, whose listing is used.
+    ``view``: a present one, whose listing is used.
     """
     timeline = as_of_completion(view.timeline, write)
     return replace(view, timeline=timeline, as_of=timeline.newest_completed)
@@ -152,7 +155,7 @@ def view_as_of(view: FileSystemView, write: Instant) -> FileSystemView:
 
 @dataclass(frozen=True)
 class Later:
-    """A write that came after a state. ``read``: names of the files that its plan reads, if it has one, by file group."""
+    """A write after a state. ``read``: names of the files that its plan reads, if it has one, by file group."""
 
     time: str
     metadata: CommitMetadata
@@ -161,7 +164,7 @@ class Later:
 
 @dataclass(frozen=True)
 class Missing:
-    """A slice that is gone. ``base_instant`` None: of a file group of which nothing is left, or not its newest file."""
+    """A missing slice. ``base_instant`` None: all files of the group are missing, or ``newest_file`` is."""
 
     partition_path: str
     file_id: str
@@ -176,11 +179,11 @@ class Missing:
 
 
 def superseded(later: Iterable[Later]) -> dict[FileGroupId, str | None]:
-    """The slices that writes have taken the place of, by file group: the base instants that were the newest before.
+    """The slices that writes have replaced, by file group: the base instants that were the newest before.
 
-    ``later``: what was written after a state of the table, oldest first. The first base file of a group tells which slice
-    there was before; a group that is newer than the state is left out. None: any slice; a replace commit names none, nor do
-    Hudi's compactions of a slice that has log files alone.
+    ``later``: the writes after a state of the table, oldest first. The first base file of a group names the previous
+    slice. Groups that are newer than the state are left out. None: any slice; replace commits do not name it, nor do
+    Hudi's compactions of a slice that has only log files.
     """
     found: dict[FileGroupId, str | None] = {}
     made: set[FileGroupId] = set()
@@ -190,8 +193,10 @@ def superseded(later: Iterable[Later]) -> dict[FileGroupId, str | None]:
         for stat in each.metadata.all_stats():
             group = stat.partition_path, stat.file_id
             if stat.log_version is not None or group in found or group in made:
-                continue  # a log file takes nobody's place
-            if stat.prev_commit in (NO_PREVIOUS, "") or stat.prev_commit in times:  # or begun by a log file since
+                continue  # a log file replaces nothing
+            if (
+                stat.prev_commit in (NO_PREVIOUS, "") or stat.prev_commit in times
+            ):  # or a later log file began the group
                 if any(not _is_of(name, times) for name in each.read.get(group, ())):
                     found[group] = None
                 else:
@@ -207,16 +212,16 @@ def superseded(later: Iterable[Later]) -> dict[FileGroupId, str | None]:
 
 
 def _is_of(name: str, times: set[str]) -> bool:
-    """Whether a log file was begun by one of these writes."""
+    """Whether one of these writes has begun a log file."""
     log = parse_log_file_name(name)
     return log is not None and log.base_instant in times
 
 
 def newest_files(wanted: Mapping[FileGroupId, str | None], before: Iterable[CommitMetadata]) -> dict[FileGroupId, str]:
-    """The names of the files that were written last into those groups of ``wanted`` of which any slice would do.
+    """The names of the last written files in those groups of ``wanted`` for which any slice is accepted.
 
-    ``before``: the writes of the state and up to it, the one that was completed last first; they are read as far as it
-    takes. A group that none of them wrote to is left out: its slices are older than all savepoints, and are deleted at once.
+    ``before``: the writes up to the state, the last completed first; they are read as far as necessary. A group without
+    writes is left out: its slices are older than all savepoints, and are deleted at once.
     """
     found: dict[FileGroupId, str] = {}
     asked = {group for group, instant in wanted.items() if instant is None}
@@ -234,9 +239,9 @@ def newest_files(wanted: Mapping[FileGroupId, str | None], before: Iterable[Comm
 def missing(
     view: FileSystemView, wanted: Mapping[FileGroupId, str | None], newest: Mapping[FileGroupId, str]
 ) -> Missing | None:
-    """The first of these slices that ``view``, which is as of the state before, does not have; None: all are there.
+    """The first of these slices that ``view``, as of the earlier state, does not have; None when all exist.
 
-    ``newest``: :func:`newest_files`.
+    ``newest``: from :func:`newest_files`.
     """
     for partition in sorted({partition for partition, _ in wanted}):
         slices = view.all_slices(partition)
@@ -257,11 +262,8 @@ def _is_there(slices: Iterable[FileSlice], before: str | None) -> bool:
     return before in times if before is not None else bool(times)
 
 
-OnDisk = Callable[[str, Collection[str]], bool]
-
-
-def held_by_savepoints(timeline: Timeline) -> Iterator[str]:
-    """The times of the writes that a restore to a savepoint would need to find."""
+def needed_by_savepoints(timeline: Timeline) -> Iterator[str]:
+    """The instants of the writes that a restore to a savepoint must find on the timeline."""
     done = {i.time: completed_at(i) for i in timeline.completed_writes}
     for saved in (i.time for i in timeline.instants if i.action == SAVEPOINT):
         yield saved
@@ -269,16 +271,16 @@ def held_by_savepoints(timeline: Timeline) -> Iterator[str]:
         yield from (time for time, at in done.items() if end is not None and at > end)
 
 
-def held_by_replaced_files(
+def needed_by_replaced_files(
     timeline: Timeline,
     leaving: Iterable[Instant],
     kept: Mapping[str, Collection[str]],
     on_disk: OnDisk,
 ) -> str | None:
-    """The time of the first of the writes ``leaving``, oldest first, that has replaced a file group still on disk.
+    """The time of the first of the writes ``leaving``, oldest first, that has replaced a file group that is still on disk.
 
-    ``kept``: file ids by partition path that are known to be there, as a savepoint or a pending clean names a file of
-    them. ``on_disk`` looks for the others, a partition at a time, and only until one is found.
+    ``kept``: file ids by partition path that exist because a savepoint or a pending clean names a file of them.
+    ``on_disk`` checks others, one partition at a time, and only until one is found.
     """
     groups: dict[str, dict[str, set[str]]] = {}
     for (partition, file_id), time in timeline.replaced.items():

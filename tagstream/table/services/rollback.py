@@ -1,20 +1,18 @@
-"""Rollback of a write that was not completed, as a ``rollback`` action on the timeline.
+"""Rollback of an unfinished write, as a ``rollback`` action on the timeline.
 
-1. What the failed writer has staged, its commit and its files, is removed: from here on it cannot publish. If it
-   was completed before that, it is left alone.
-2. ``R.rollback.requested`` holds the plan, ``R.rollback.inflight`` says that it is being carried out.
-3. The files that its markers name are deleted and rollback blocks written; both can be done again after a crash.
-   The metadata table forgets the files.
-4. ``T.<action>.inflight`` and ``.requested`` of the failed instant are removed.
-5. ``R.rollback`` completes. The files are deleted once more, for a store may carry out late what it was asked
-   before the first time; then the markers and the heartbeat go.
+1. The failed writer's files under temporary names, with its commit, are removed: from now on it cannot complete. If it
+was completed before that, it is not rolled back. 2. ``R.rollback.requested`` has the plan, ``R.rollback.inflight`` says
+that it is being executed. 3. The files that its markers name are deleted and rollback blocks are written; both can be
+repeated after a crash. The files are removed from the metadata table. 4. ``T.<action>.inflight`` and ``.requested`` of
+the failed instant are removed. 5. ``R.rollback`` completes. The files are deleted once more, because a store may
+execute an earlier request late; then the markers and the heartbeat are removed.
 
 R must be smaller than the next commit's instant: older readers stop at a block that is newer than the newest
 commit.
 
-Of a completed write the files that its commit names are undone (``undo_requests``), and nothing is listed. Base
-files are deleted. From version 8 on log files are, too; before, one gets a rollback block behind it, for the log
-of a slice is of many writes. A log file of a slice that is undone as a whole is deleted.
+A completed write's files come from its commit (``undo_requests``), without a listing. Base files are deleted. From
+version 8 on log files are deleted, too. Up to version 7 a log file gets a rollback block after it, because a slice's
+log has blocks of many writes. A log file is deleted if its whole slice is rolled back.
 """
 
 from __future__ import annotations
@@ -47,10 +45,10 @@ from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.commit import completed_instant
 from tagstream.table.write.markers import delete_markers, unstage
 
-# In the header of a plan of ours that takes back a completed write (``services.restore``).
+# In the header of this project's plan that rolls back a completed write (``services.restore``).
 OF_COMPLETED = "tagstream.rollback.of.completed"
-_ROLLBACK_BYTES = 1024  # a file of one rollback block is smaller
-_ROLLBACK_TOKEN = "1-0-1"  # what Hudi's own rollback blocks carry
+_ROLLBACK_BYTES = 1024  # a file with one rollback block is smaller
+_ROLLBACK_TOKEN = "1-0-1"  # the value in Hudi's own rollback blocks
 
 _PLAN_STAYS = frozenset({COMPACTION, LOG_COMPACTION})
 
@@ -66,7 +64,7 @@ class RollbackResult:
 
 
 def rollback(table: HoodieTable, failed_instant: str, rollback_instant: str) -> RollbackResult:
-    """Take back ``failed_instant``. One that was begun before is finished under its own instant instead.
+    """Roll back ``failed_instant``. A rollback of it that was begun before is finished under its own instant instead.
 
     From table version 8 on it is completed at the next free millisecond of the timeline.
 
@@ -81,7 +79,7 @@ def roll_back_execution(
     rollback_instant: str,
     plan: Callable[[HoodieTable, Instant], list[RollbackRequest]],
 ) -> RollbackResult:
-    """Take back what an execution of the pending plan ``instant`` wrote; the plan stays, and can be executed again.
+    """Roll back an execution of the pending plan ``instant``; the plan is kept and can be executed again.
 
     ``plan`` names the files. Otherwise as :func:`rollback`.
     """
@@ -94,7 +92,8 @@ def roll_back_clustering(
     rollback_instant: str,
     plan: Callable[[HoodieTable, Instant], list[RollbackRequest]],
 ) -> RollbackResult:
-    """Take back the pending clustering ``instant``, what was written of it and the plan: its file groups are free again.
+    """Roll back the pending clustering ``instant`` with its files and its plan: its file groups can be written to
+    again.
 
     ``plan`` names the files. Otherwise as :func:`rollback`.
     """
@@ -116,21 +115,21 @@ def _roll_back(
     failed = find(table, timeline, failed_instant)
     if timeline.newest is not None and rollback_instant <= timeline.newest:
         raise InstantConflictError(
-            f"rollback instant {rollback_instant} is not newer than {timeline.newest} in {table.base_path}: take a "
-            "later one"
+            f"rollback instant {rollback_instant} is not newer than {timeline.newest} in {table.base_path}: use a "
+            f"later one"
         )
     unstage(table, failed.time, failed.action)
-    # Published in the last moment? Then it is a commit, and must not be taken apart.
+    # Completed in the last moment? Then it is a commit, and must not be rolled back.
     find(table, table.timeline(), failed_instant)
     requests = plan_of(table, failed)
     requested = Instant(rollback_instant, ROLLBACK, State.REQUESTED)
     plan = write_record(ROLLBACK_PLAN, plan_record(table, failed, requests))
-    table.storage.write_new(_rel(table, requested), plan)
+    table.storage.write_new(table.instant_path(requested), plan)
     return carry_out(table, failed, rollback_instant, requests)
 
 
 def resume_rollbacks(table: HoodieTable) -> list[RollbackResult]:
-    """Finish every rollback that a crash has cut off, whoever began it."""
+    """Finish every rollback of any writer that a crash has interrupted."""
     results = (_resume(table, begun) for begun in table.timeline().pending_rollbacks)
     return [result for result in results if result is not None]
 
@@ -142,8 +141,8 @@ def _failed(table: HoodieTable, timeline: Timeline, time: str) -> Instant:
         raise InstantConflictError(f"instant {time} of {table.base_path} {state}: there is nothing to roll back")
     if instant.action in COMPLETED_ACTION:
         raise UnsupportedTableError(
-            f"instant {time} of {table.base_path} is a pending {instant.action}, a plan that log files may rely on: "
-            "run it to its end with Hudi"
+            f"instant {time} of {table.base_path} is a pending {instant.action}, a plan that log files may depend on: "
+            f"complete it with Hudi"
         )
     return instant
 
@@ -152,7 +151,7 @@ def _clustering(table: HoodieTable, timeline: Timeline, time: str) -> Instant:
     instant = timeline.find(time)
     if instant is None or instant.is_completed or time not in timeline.pending_clusterings.values():
         raise InstantConflictError(
-            f"instant {time} of {table.base_path} is no pending clustering: there is nothing to roll back"
+            f"instant {time} of {table.base_path} is not a pending clustering: there is nothing to roll back"
         )
     return instant
 
@@ -161,19 +160,20 @@ def _begun(table: HoodieTable, timeline: Timeline, time: str) -> Instant:
     instant = timeline.find(time)
     if instant is None or instant.action not in _PLAN_STAYS or instant.state is not State.INFLIGHT:
         raise InstantConflictError(
-            f"instant {time} of {table.base_path} is no plan that is being executed: there is nothing to roll back"
+            f"instant {time} of {table.base_path} is not a plan that is being executed: there is nothing to roll back"
         )
     return instant
 
 
 def _resume(table: HoodieTable, begun: Instant, only: str | None = None) -> RollbackResult | None:
-    rel = _rel(table, Instant(begun.time, ROLLBACK, State.REQUESTED))
+    rel = table.instant_path(Instant(begun.time, ROLLBACK, State.REQUESTED))
     try:
         data = table.storage.read(rel)
         record = read_record(data, table.storage.where(rel))
     except FileNotFoundError:
         raise CorruptFileError(
-            f"rollback {begun.time} of {table.base_path} is unfinished and its plan {rel} is missing: finish it with Hudi"
+            f"rollback {begun.time} of {table.base_path} is unfinished and its plan {rel} is missing: finish it with "
+            f"Hudi"
         ) from None
     target = record.get("instantToRollback") or {}
     if only is not None and target.get("commitTime") != only:
@@ -181,31 +181,32 @@ def _resume(table: HoodieTable, begun: Instant, only: str | None = None) -> Roll
     failed = Instant(target["commitTime"], target["action"], State.INFLIGHT)
     known = table.timeline().find(failed.time)
     if known is not None and known.is_completed and OF_COMPLETED.encode() in data:
-        # Ours, of a completed write, cut off before that one's completed file was removed.
-        table.storage.delete(_rel(table, known))
+        # A rollback of this project of a completed write, interrupted before the removal of the write's completed file.
+        table.storage.delete(table.instant_path(known))
     elif known is not None and known.is_completed:
         raise InstantConflictError(
-            f"rollback {begun.time} of {table.base_path} wants to take back {failed.time}, a completed instant: finish "
-            "it with the Hudi tool that began it"
+            f"rollback {begun.time} of {table.base_path} rolls back {failed.time}, a completed instant: finish it "
+            f"with the Hudi tool that began it"
         )
     unstage(table, failed.time, failed.action)
     return carry_out(table, failed, begun.time, requests_of(record))
 
 
 def carry_out(table: HoodieTable, failed: Instant, time: str, requests: list[RollbackRequest]) -> RollbackResult:
-    """Steps 2 (but for the plan) to 5 of the rollback ``time``; may be done again."""
+    """Steps 2 (without the plan) to 5 of the rollback ``time``; may be repeated."""
     storage = table.storage
     write_inflight(storage, table.config.timeline_folder, time, ROLLBACK)
     deleted, blocks = apply_requests(table, requests, failed.time, time)
-    # The failed write's own log files stay under their rollback blocks. What told of them is taken back, so they are named.
+    # The failed write's own log files are kept before their rollback blocks. The commit with their names is rolled
+    # back, so they are named here.
     stays = {p: {**_log_blocks(requests, p), **blocks.get(p, {})} for p in {r.partition_path for r in requests}}
     forget_in_metadata_table(table, failed.time, time, deleted, stays)
-    # The plan of a compaction stays: log files may rely on it, and it is still to be executed.
+    # A compaction's plan is kept: log files may depend on it, and it must still be executed.
     for state in (State.INFLIGHT,) if failed.action in _PLAN_STAYS else (State.INFLIGHT, State.REQUESTED):
-        storage.delete(_rel(table, Instant(failed.time, failed.action, state)))
+        storage.delete(table.instant_path(Instant(failed.time, failed.action, state)))
     files = tuple(rel for p in sorted(deleted) for rel in deleted[p])
     metadata = rollback_record(table, failed, time, requests, deleted, blocks)
-    completed = _rel(table, completed_instant(table, Instant(time, ROLLBACK, State.INFLIGHT), at_ms=0))
+    completed = table.instant_path(completed_instant(table, Instant(time, ROLLBACK, State.INFLIGHT), at_ms=0))
     storage.write_new(completed, write_record(ROLLBACK_METADATA, metadata))
     storage.delete_many(files)
     delete_markers(storage, failed.time)
@@ -216,7 +217,8 @@ def carry_out(table: HoodieTable, failed: Instant, time: str, requests: list[Rol
 def apply_requests(
     table: HoodieTable, requests: list[RollbackRequest], failed: str, time: str
 ) -> tuple[dict[str, list[str]], dict[str, dict[str, int]]]:
-    """Delete files and write rollback blocks: (paths of deleted files, sizes of new log files by path) by partition path."""
+    """Delete files and write rollback blocks: (paths of deleted files, sizes of new log files by path) by partition
+    path."""
     storage = table.storage
     deleted: dict[str, list[str]] = defaultdict(list)
     blocks: dict[str, dict[str, int]] = defaultdict(dict)
@@ -237,7 +239,7 @@ def rollback_record(
     deleted: Mapping[str, list[str]],
     blocks: Mapping[str, dict[str, int]],
 ) -> dict[str, Any]:
-    """What was done as Hudi's HoodieRollbackMetadata; paths are absolute there."""
+    """The result as Hudi's HoodieRollbackMetadata; its paths are absolute."""
     where = table.storage.where
     return {
         "startRollbackTime": time,
@@ -264,9 +266,9 @@ def _log_blocks(requests: list[RollbackRequest], partition: str) -> dict[str, in
 
 
 def _write_rollback_block(table: HoodieTable, request: RollbackRequest, failed: str, time: str) -> str:
-    """A new log file of the slice with one block that takes back the failed instant's; returns its path.
+    """A new log file of the slice with one block that rolls back the failed instant's blocks; returns its path.
 
-    One that this rollback has written before it was cut off is it.
+    If this rollback has written one before an interruption, that file is returned.
     """
     version = 0
     for entry in table.storage.list(request.partition_path):
@@ -285,12 +287,9 @@ def _write_rollback_block(table: HoodieTable, request: RollbackRequest, failed: 
     return rel
 
 
-def _rel(table: HoodieTable, instant: Instant) -> str:
-    return f"{table.config.timeline_folder}/{instant.file_name()}"
-
-
 def undo_requests(table: HoodieTable, metadata: CommitMetadata, undone: Collection[str]) -> list[RollbackRequest]:
-    """The steps for a write with this metadata; ``undone``: the times of all writes that go, this one among them."""
+    """The steps for a write with this metadata; ``undone``: the times of all writes that are rolled back, including
+    this one."""
     found: dict[tuple[str, ...], RollbackRequest] = {}
     for stat in sorted(metadata.all_stats(), key=lambda stat: stat.path):
         log = parse_log_file_name(stat.file_name)

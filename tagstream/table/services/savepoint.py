@@ -1,8 +1,8 @@
-"""Savepoints: a completed write is kept with all files that its state of the table needs.
+"""Savepoints: a completed write is kept with all files of its state of the table.
 
-``T.savepoint.inflight`` (empty), then ``T.savepoint`` (HoodieSavepointMetadata), which names the files of the
-slices that a reader saw when T was completed, base files and logs. Nothing is written to the metadata table. A
-deleted savepoint leaves no trace.
+``T.savepoint.inflight`` (empty) is written, then ``T.savepoint`` (HoodieSavepointMetadata), which names the base and
+log files of the slices that a reader saw when T was completed. Nothing is written to the metadata table. A deleted
+savepoint leaves no files.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from tagstream.table.services.retention import (
     superseded,
     view_as_of,
 )
+from tagstream.table.steps import Step
 from tagstream.table.timeline.avro_timeline import parsed_schema, write_parsed
 from tagstream.table.timeline.instant import COMMIT, COMPACTION, SAVEPOINT, Instant, State
 from tagstream.table.timeline.timeline import Savepoint, Timeline, savepoints
@@ -41,30 +42,30 @@ def create_savepoint(
     check: Callable[[], None] = lambda: None,
     reach: Callable[[str], None] = lambda _: None,
 ) -> Savepoint:
-    """Keep the completed write ``time``; errors and default as of ``plan_savepoint``. One that was cut off is finished.
+    """Create a savepoint of the completed write ``time``; default and errors as of ``plan_savepoint``.
 
-    ``reach`` is told of the steps ``savepoint_inflight`` and ``savepoint_completed``.
+    An interrupted one is finished. ``reach`` is called at the steps ``savepoint_inflight`` and ``savepoint_completed``.
     """
     made = plan_savepoint(table, time, user, comment, clock_ms)
     storage, inflight = table.storage, Instant(made.time, SAVEPOINT, State.INFLIGHT)
     check()
-    if not storage.exists(_rel(table, inflight)):
-        storage.write_new(_rel(table, inflight), b"")
-    reach("savepoint_inflight")
+    if not storage.exists(table.instant_path(inflight)):
+        storage.write_new(table.instant_path(inflight), b"")
+    reach(Step.SAVEPOINT_INFLIGHT)
     check()
     completed = completed_instant(table, inflight, clock_ms())
-    storage.write_new(_rel(table, completed), savepoint_bytes(made))
-    reach("savepoint_completed")
+    storage.write_new(table.instant_path(completed), savepoint_bytes(made))
+    reach(Step.SAVEPOINT_COMPLETED)
     return made
 
 
 def plan_savepoint(
     table: HoodieTable, time: str | None, user: str, comment: str, clock_ms: Callable[[], int]
 ) -> Savepoint:
-    """The savepoint of the completed write ``time``, by default of the one that was completed last. Nothing is changed.
+    """The savepoint of the completed write ``time``, by default of the write completed last. Nothing is changed.
 
-    InstantConflictError where there is no such write, it has a savepoint, or a clean has deleted what it needs, or is about
-    to.
+    InstantConflictError when there is no such write, when it has a savepoint, or when a clean has deleted, or is about
+    to delete, a file that it needs.
     """
     timeline, storage = table.timeline(), table.storage
     newest = newest_write(timeline)
@@ -81,7 +82,7 @@ def plan_savepoint(
     if last is not None and last.earliest is not None and time < last.earliest:
         raise InstantConflictError(
             f"the clean {last.time} of table {table.base_path} retains writes from {last.earliest} on: files that {time} "
-            "needs may be gone, so it cannot be kept; take a later write"
+            "needs may be deleted, so it cannot be kept; use a later write"
         )
     view = view_as_of(table.view(timeline), write)
     _check_whole(table, timeline, write, view)
@@ -91,10 +92,10 @@ def plan_savepoint(
 
 
 def delete_savepoint(table: HoodieTable, time: str, check: Callable[[], None] = lambda: None) -> None:
-    """Give the files of a savepoint free; InstantConflictError where there is none of this time, begun or completed.
+    """Delete a savepoint, begun or completed, and so release its files; InstantConflictError when there is none.
 
-    Where archiving has passed over the savepoint's write, that is archived first: without the savepoint the timeline would
-    begin with it, and the archived writes behind it would count no more.
+    If archiving has skipped the savepoint's write, that write is archived first: without the savepoint the timeline
+    would begin with it, and the archived writes after it would no longer be valid.
     """
     found = [i for i in table.timeline().instants if (i.action, i.time) == (SAVEPOINT, time)]
     if not found:
@@ -103,18 +104,18 @@ def delete_savepoint(table: HoodieTable, time: str, check: Callable[[], None] = 
         )
     check()
     _archive_passed(table, time)
-    table.storage.delete(_rel(table, Instant(time, SAVEPOINT, State.INFLIGHT)))
+    table.storage.delete(table.instant_path(Instant(time, SAVEPOINT, State.INFLIGHT)))
     for instant in found:
-        table.storage.delete(_rel(table, instant))
+        table.storage.delete(table.instant_path(instant))
 
 
 def _check_whole(table: HoodieTable, timeline: Timeline, write: Instant, view: FileSystemView) -> None:
-    """Every slice that a reader saw as of the write must be on disk."""
+    """InstantConflictError unless every slice that a reader saw as of the write is on disk."""
     archived = next(table.archived_writes(), None)
     if archived is not None and archived.time > write.time:
         raise InstantConflictError(
-            f"write {archived.time} of table {table.base_path} is archived and newer than {write.time}: nobody can tell any "
-            "more what that one needs, so it cannot be kept; take a later write"
+            f"write {archived.time} of table {table.base_path} is archived and newer than {write.time}: the files "
+            "that the older one needs are not known any more, so it cannot be kept; use a later write"
         )
     ordered = sorted(timeline.completed_writes, key=completed_at)
     wanted = superseded(_later(table, timeline, i) for i in ordered if completed_at(i) > completed_at(write))
@@ -123,7 +124,7 @@ def _check_whole(table: HoodieTable, timeline: Timeline, write: Instant, view: F
     gone = missing(view, wanted, newest)
     if gone is not None:
         raise InstantConflictError(
-            f"{gone} of table {table.base_path}, which write {write.time} needs, was deleted: it cannot be kept; take a "
+            f"{gone} of table {table.base_path}, which write {write.time} needs, was deleted: it cannot be kept; use a "
             "later write"
         )
 
@@ -131,7 +132,7 @@ def _check_whole(table: HoodieTable, timeline: Timeline, write: Instant, view: F
 def _later(table: HoodieTable, timeline: Timeline, instant: Instant) -> Later:
     metadata = timeline.metadata(table.storage, instant)
     plan = Instant(instant.time, COMPACTION, State.REQUESTED)
-    if instant.action != COMMIT or not table.storage.exists(_rel(table, plan)):
+    if instant.action != COMMIT or not table.storage.exists(table.instant_path(plan)):
         return Later(instant.time, metadata)
     read = {(s.partition_path, s.file_id): s.files for s in timeline.plan(table.storage, plan).rewrites}
     return Later(instant.time, metadata, read)
@@ -146,7 +147,7 @@ def _check_pending_cleans(
             if both:
                 raise InstantConflictError(
                     f"the clean {instant} of table {table.base_path} is pending and deletes {join(partition, min(both))}, "
-                    f"which write {time} needs: end it with `tagstream table clean`, then take a later write"
+                    f"which write {time} needs: finish it with `tagstream table clean`, then use a later write"
                 )
 
 
@@ -158,7 +159,7 @@ def _archive_passed(table: HoodieTable, time: str) -> None:
     if not_cleaned(table, timeline, [write]) is not None:
         raise InstantConflictError(
             f"write {time} of table {table.base_path} has replaced file groups that are not cleaned yet, and newer writes "
-            "are archived: its savepoint can be deleted once `tagstream table clean` has deleted them; another savepoint "
+            "are archived: delete its savepoint after `tagstream table clean` has deleted them; another savepoint "
             "may keep them"
         )
     archive(table.timeline_place(), [write])
@@ -177,7 +178,3 @@ def savepoint_bytes(made: Savepoint) -> bytes:
         "version": 1,
     }
     return write_parsed(parsed_schema("HoodieSavepointMetadata"), record)
-
-
-def _rel(table: HoodieTable, instant: Instant) -> str:
-    return f"{table.config.timeline_folder}/{instant.file_name()}"

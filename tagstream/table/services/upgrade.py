@@ -1,36 +1,35 @@
 """Change a table's version: 6, 8 or 9, upwards or downwards.
 
-1. What an earlier change has left is removed (``upgrade_layouts.remove_leftovers``).
-2. The metadata table is dropped, its partitions first from the properties: it has a timeline and a version of its
-   own, and the next writer that keeps one builds it again. (Hudi converts it, or drops it where it lags behind.)
-3. Failed writes are rolled back. Where the layout changes, pending compactions are carried out, and for a
-   downgrade all of the table is compacted (``upgrade_checks``). What prevents that is named before anything is
-   changed.
-4. Index definitions are changed. Each has a version: V1 is what table version 8 knows, V2 what version 9 makes,
+1. Files of an earlier change are removed (``upgrade_layouts.remove_leftovers``).
+2. The metadata table is dropped, its partitions first from the properties: it has its own timeline and version, and the
+   next writer that uses one builds it again. (Hudi converts it, or drops it if it lags behind.)
+3. Failed writes are rolled back. If the layout changes, pending compactions are executed, and for a downgrade the whole
+   table is compacted (``upgrade_checks``). Anything that prevents this is an error before something is changed.
+4. Index definitions are changed. Each has a version: V1 is supported by table version 8, V2 is written by version 9,
    and one without a version is V1.
-5. Where the layout changes, the whole timeline and its archive are written in the other layout, next to the old
-   ones.
-6. If the timeline is what it was before 5, ``hoodie.properties`` is replaced. **This one step is the change**:
-   before it readers see the old table whole, after it the new one.
+5. If the layout changes, the whole timeline and its archive are written in the other layout, in other folders.
+6. If the timeline has not changed since 5, ``hoodie.properties`` is replaced. **This one step is the change**:
+   before it readers see the old table, after it the new one.
 7. The old layout's files are removed.
 
-Every step can be cut off, and the same call does the rest: until 6 what was written in the other layout is removed
-and written again; after 6 a call for the version that the table has removes what 7 has not. The caller holds the
-table's writer lease; a writer of another kind that works on the table meanwhile is found in 6, unless it commits
-in that very moment.
+Every step can be interrupted, and the same call does the rest: before 6 the files of the other layout are removed
+and written again; after 6 a call for the version that the table has removes the files that 7 has not. The caller has
+the table's writer lease. A writer of another kind that writes at the same time is detected in 6, unless it commits in
+that very moment.
 
-Version 8 names the merge mode and the kind of key generator, and keeps the classes that version 6 has; version 9
-has ``ordering.fields`` where the others have ``precombine.field`` and remembers the payload class as a legacy one.
+Version 8 has the merge mode and the kind of key generator, and keeps the classes of version 6; version 9
+has ``ordering.fields`` instead of ``precombine.field`` and keeps the payload class as a legacy one.
+
 The properties differ from those of Hudi 1.2 here:
 
-- A merge-on-read table whose payload class is OverwriteWithLatestAvroPayload stays with commit-time order, and one
-  of EventTimeAvroPayload with event-time order. Hudi makes event time of the first wherever there is an ordering
-  field, and commit time of the second where the table is copy-on-write: rows would merge otherwise than before.
-- A downgrade to 6 also removes the keys that only versions from 8 on know. Hudi means to (its handlers unset the
-  initial version and the key generator's type) but the keys come back when the file is written.
+- A merge-on-read table whose payload class is OverwriteWithLatestAvroPayload keeps commit-time order, and one
+  of EventTimeAvroPayload event-time order. Hudi makes the first event-time whenever there is an ordering
+  field, and the second commit-time if the table is copy-on-write: rows would then be merged in another way than before.
+- A downgrade to 6 also removes the keys that only versions from 8 on have. Hudi intends it (its handlers unset the
+  initial version and the key generator's type) but the keys are in the file again when it is written.
 - A downgrade to 6 names ``archived`` as the archive's folder, where the archive then is. Hudi writes there, too,
-  but leaves the property, which is ``history`` in tables that 1.x made: their archive is lost to readers.
-- A downgrade to 8 names the merge strategy that a new table of version 8 has.
+  but keeps the property, which is ``history`` in tables that 1.x made: readers do not find their archive.
+- A downgrade to 8 names the merge strategy of a new table of version 8.
 """
 
 from __future__ import annotations
@@ -42,6 +41,7 @@ from typing import Any
 
 from tagstream.table.errors import CorruptFileError, ForeignCommitError, UnsupportedTableError
 from tagstream.table.file_group.names import instant_from_ms
+from tagstream.table.keys.generators import key_generator_type
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import COMMIT_TIME_STRATEGY, recover_properties, replace_properties
 from tagstream.table.meta_client.table_config import (
@@ -51,7 +51,6 @@ from tagstream.table.meta_client.table_config import (
     PAYLOAD_KEY,
     MergeMode,
     TableConfig,
-    key_generator_type,
 )
 from tagstream.table.metadata.index_definitions import INDEX_DEFINITIONS
 from tagstream.table.services.compaction import Execute, one_by_one
@@ -88,15 +87,17 @@ KEYGEN_TYPE = "hoodie.table.keygenerator.type"
 PARTITION_FIELDS = "hoodie.table.partition.fields"
 ORDERING = "hoodie.table.ordering.fields"
 PRECOMBINE = "hoodie.table.precombine.field"
-# Only versions from 8 on know them.
+# Only versions from 8 on have them.
 _ONLY_LAYOUT_2 = (
     INITIAL_VERSION, TIMELINE_PATH, HISTORY_PATH, MERGE_MODE, MERGE_STRATEGY, KEYGEN_TYPE, "hoodie.table.format",
 )  # fmt: skip
 _MERGE_PROPERTIES = "hoodie.record.merge.property."
+_DEFINITIONS = "indexDefinitions"
+METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 
 
 def properties_of_version(properties: Mapping[str, str], to: int) -> dict[str, str]:
-    """The properties of a table as it is in version ``to``, step by step from the version it has."""
+    """The properties of a table in version ``to``, changed step by step from its present version."""
     found = dict(properties)
     steps = {(6, 8): _from_6_to_8, (8, 9): _from_8_to_9, (9, 8): _from_9_to_8, (8, 6): _from_8_to_6}
     order = (6, 8, 9)
@@ -142,7 +143,7 @@ def _from_9_to_8(found: dict[str, str], config: TableConfig) -> dict[str, str]:
 
 def _from_8_to_6(found: dict[str, str], config: TableConfig) -> dict[str, str]:
     event_time = config.merge_mode is MergeMode.EVENT_TIME
-    fields = ",".join(config.partition_fields)  # version 6 has no kinds behind them
+    fields = ",".join(config.partition_fields)  # version 6 has no kinds after them
     kept = {key: value for key, value in found.items() if key not in _ONLY_LAYOUT_2}
     kept |= {VERSION: "6", LAYOUT: "1", ARCHIVE_FOLDER: "archived", KEYGEN_CLASS: config.key_generator}
     kept[PAYLOAD_KEY] = found.get(PAYLOAD_KEY) or _payload(event_time)
@@ -167,11 +168,11 @@ def _payload(event_time: bool) -> str:
     return EVENT_TIME_PAYLOAD if event_time else COMMIT_TIME_PAYLOAD
 
 
-_DEFINITIONS = "indexDefinitions"
+def convert_index_definitions(table: HoodieTable, to: int) -> tuple[str, ...]:
+    """Upwards: add versions to definitions.
 
-
-def bring_index_definitions(table: HoodieTable, to: int) -> tuple[str, ...]:
-    """Upwards: give each definition its version. Downwards: remove those that version ``to`` does not know; their names."""
+    Downwards: remove those that version ``to`` does not support; returns their names.
+    """
     content = _read(table)
     if content is None:
         return ()
@@ -195,26 +196,23 @@ def _read(table: HoodieTable) -> dict[str, Any] | None:
         definitions = content[_DEFINITIONS]
         if all(isinstance(each, dict) for each in definitions.values()) and isinstance(content, dict):
             return content
-        problem = "a definition is no object"
+        problem = "a definition is not an object"
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         problem = repr(error)
     raise CorruptFileError(
-        f"{table.storage.where(INDEX_DEFINITIONS)} holds no index definitions ({problem}): restore the file"
+        f"{table.storage.where(INDEX_DEFINITIONS)} has no index definitions ({problem}): restore the file"
     )
-
-
-METADATA_PARTITIONS = "hoodie.table.metadata.partitions"
 
 
 @dataclass(frozen=True)
 class VersionChange:
-    """What a change of version is, or was.
+    """A planned or completed change of version.
 
-    ``settings``: (before, after) by key of the properties that change, None where the key is missing; ``active`` and
-    ``archived``: actions written in the other layout (0 where it stays); ``metadata``: partitions of the metadata table
-    that is dropped; ``failed``: writes that are rolled back; ``dropped_indexes``: definitions the version does not know;
-    ``removed``: files of the other layout that are removed, those of an earlier change among them; ``compacted``: slices
-    whose logs go into new base files.
+    ``settings``: (before, after) by key of the properties that change, None for a missing key. ``active`` and
+    ``archived``: number of actions written in the other layout (0 if the layout does not change). ``metadata``:
+    partitions of the dropped metadata table. ``failed``: writes that are rolled back. ``dropped_indexes``: definitions
+    that the version does not support. ``removed``: removed files of the other layout, including those of an earlier
+    change. ``compacted``: number of compacted slices.
     """
 
     before: int
@@ -237,12 +235,12 @@ def upgrade(
     execute: Execute = one_by_one,
     partition_fields: str | None = None,
 ) -> VersionChange:
-    """Bring the table up to version ``to``; the one it has removes what an upgrade that was cut off has left.
+    """Upgrade the table to version ``to``. For its present version, only files of an interrupted change are removed.
 
-    ``guard`` is called before each step that cannot be taken back (the lease); what it raises stops the change. ``execute``:
-    runs the tasks of compactions, where some are needed. ``partition_fields``: those of a table of version 6 with the custom
-    key generator, each with its kind (``name:SIMPLE,day:TIMESTAMP``), which later versions must know.
-    UnsupportedTableError and InstantConflictError name what is in the way.
+    ``guard`` (of the lease) is called before each irreversible step; an error that it raises stops the change.
+    ``execute`` runs the tasks of compactions, if some are necessary. ``partition_fields``: those of a table of version
+    6 with the custom key generator, each with its kind (``name:SIMPLE,day:TIMESTAMP``), which later versions need.
+    UnsupportedTableError and InstantConflictError name what prevents the change.
     """
     _check_direction(table, to, up=True, partition_fields=partition_fields)
     return _change(table, to, clock_ms, guard, execute, partition_fields)
@@ -255,18 +253,21 @@ def downgrade(
     guard: Callable[[], None] = lambda: None,
     execute: Execute = one_by_one,
 ) -> VersionChange:
-    """As :func:`upgrade`, to a lower version. From 8 to 6 a table whose newest slices have log files is compacted. It is
-    refused while a savepoint keeps log files.
+    """As :func:`upgrade`, to a lower version.
 
-    Older slices keep their log files under names that mean something else in version 6: a query of the past (before the
-    table was compacted) misses rows, until the cleaner removes these slices. So it is with Hudi's downgrade.
+    From 8 to 6 a table whose newest slices have log files is compacted. It is an error while a savepoint keeps log
+    files. Older slices keep their log files, whose names mean something else in version 6: a query of a past state
+    (before the compaction) misses rows until the cleaner removes these slices. Hudi's downgrade does the same.
     """
     _check_direction(table, to, up=False)
     return _change(table, to, clock_ms, guard, execute)
 
 
 def plan_change(table: HoodieTable, to: int, partition_fields: str | None = None) -> VersionChange:
-    """What a change would do; nothing is written. Raises what :func:`upgrade` would, but for what a rollback settles."""
+    """The plan of a change; nothing is written.
+
+    Raises the errors of :func:`upgrade`, except those that a rollback solves.
+    """
     check_settings(table, to, partition_fields)
     timeline = table.timeline()
     check_pending(timeline, table.base_path)
@@ -311,7 +312,7 @@ def _change(
     table = table.reload()
     failed = settle(table, clock_ms)
     compacted = compact_logs(table, to, clock_ms, guard, execute)
-    dropped = bring_index_definitions(table, to)
+    dropped = convert_index_definitions(table, to)
     converted = Converted(0, 0)
     names = _timeline_files(table)
     if changes_layout(table, to):
@@ -341,7 +342,7 @@ def _new_properties(table: HoodieTable, to: int, partition_fields: str | None) -
     if partition_fields is not None:
         found[PARTITION_FIELDS] = partition_fields
     if found.get(METADATA_PARTITIONS):
-        found |= {METADATA_PARTITIONS: "", f"{METADATA_PARTITIONS}.inflight": ""}  # as dropping it leaves them
+        found |= {METADATA_PARTITIONS: "", f"{METADATA_PARTITIONS}.inflight": ""}  # as after dropping it
     return found
 
 
@@ -351,7 +352,7 @@ def _check_direction(table: HoodieTable, to: int, up: bool, partition_fields: st
     if (to < version) if up else (to > version):
         raise UnsupportedTableError(
             f"table {table.config.name} at {table.base_path} has version {version}: {'downgrade' if up else 'upgrade'} it "
-            f"to come to {to}"
+            f"to get to {to}"
         )
 
 
@@ -363,8 +364,8 @@ def _check_unchanged(table: HoodieTable, names: frozenset[str]) -> None:
     changed = sorted(_timeline_files(table) ^ names)
     if changed:
         raise ForeignCommitError(
-            f"another writer works on table {table.config.name} at {table.base_path} ({changed[0]} came or went): end it, "
-            "then begin again"
+            f"another writer writes to table {table.config.name} at {table.base_path} ({changed[0]} was added or removed): "
+            "stop it, then start again"
         )
 
 

@@ -1,20 +1,19 @@
-"""What prevents a change of a table's version, and what is settled before it.
+"""What prevents a change of a table's version, and what is done before it.
 
-Up to version 7 a log file is named by the base instant of its slice, from version 8 on by its own delta commit.
+Up to version 7 the name of a log file has the base instant of its slice, from version 8 on that of its delta commit.
 
-**Downwards no log file may be in a newest slice**: a log of version 8 would begin a slice of its own in version 6,
-and the base file under it would not be read any more. All of the table is compacted first.
+**Before a downgrade no newest slice may have a log file**: a log of version 8 would begin its own slice in version 6,
+and the base file before it would not be read any more. So the whole table is compacted first.
 
-**Upwards log files stay.** Hudi 1.2 compacts here, too, but the names keep their meaning: a log named by base
+**An upgrade keeps log files.** Hudi 1.2 compacts here, too, but the names keep their meaning: a log with the base
 instant B counts as one of the action B, which was completed after B and before any later base file was begun
-(``completion_times`` makes it so), so it belongs to the slice B, as before. Readers of versions 8 and 9 still skip
-blocks newer than the instant they read as of, and still obey rollback blocks. Hudi 1.2 reads such tables, also as
-of past instants, indexes, updates and compacts them (tests/interop). What must not stay:
+(``completion_times`` ensures it), so it belongs to the slice B, as before. Readers of versions 8 and 9 still skip
+blocks newer than the instant of their read, and still apply rollback blocks. Hudi 1.2 reads such tables, also as
+of past instants, indexes, updates and compacts them (tests/interop). Two things must be removed before:
 
-- A pending compaction: the logs behind it are named by the plan, which is not a completed action. So it is carried
-  out.
-- Blocks of a failed write in a log of another one: version 6 looks at each block's instant to see whether it
-  counts, version 8 at the log's name alone. So failed writes are rolled back first, which every change does.
+- A pending compaction: the later logs have the instant of the plan, which is not a completed action. So it is executed.
+- Blocks of a failed write in a log of another one: version 6 decides by each block's instant whether it is valid,
+version 8 only by the log's name. So failed writes are rolled back first, in every change.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ from dataclasses import replace
 from tagstream.table.errors import ForeignCommitError, InstantConflictError, UnsupportedTableError
 from tagstream.table.file_group.fs_view import FileSlice
 from tagstream.table.file_group.names import join, parse_log_file_name
+from tagstream.table.keys.generators import KeyKind, key_generator_type
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import (
     MergeMode,
     PartialUpdate,
     drop_problem,
-    key_generator_type,
     partial_update_of,
 )
 from tagstream.table.metadata.metadata_writer import MetadataWriter, fresh_times
@@ -45,18 +44,20 @@ from tagstream.table.timeline.lease import is_alive
 from tagstream.table.timeline.timeline import Timeline, savepoints
 
 _ALL = CompactionOptions(strategy=Strategy.UNBOUNDED)
+# Unfinished actions that only the tool that began them can finish.
+_TO_BE_ENDED = (RESTORE, INDEXING)
 
 
 def changes_layout(table: HoodieTable, to: int) -> bool:
-    """Whether the change brings another timeline layout, and other names of log files."""
+    """Whether the change has another timeline layout, and so other names of log files."""
     return table.config.table_version.layout != TableVersion.of(to).layout
 
 
 def check_logs(table: HoodieTable, to: int) -> int:
-    """How many file slices must be compacted before the change; nothing is changed.
+    """The number of file slices to compact before the change; nothing is changed.
 
-    UnsupportedTableError naming what stands in the way of that: a log compaction that was planned and not run, a slice that
-    waits for a clustering, settings by which its records cannot be merged here.
+    UnsupportedTableError names what prevents it: a pending log compaction, a slice in a pending clustering, or settings
+    with which records cannot be merged here.
     """
     if not changes_layout(table, to):
         return 0
@@ -67,15 +68,15 @@ def check_logs(table: HoodieTable, to: int) -> int:
         if instant.action == LOG_COMPACTION:
             raise UnsupportedTableError(
                 f"{where} has a log compaction that was planned and not run ({instant.time}): run it, e.g. with Hudi's "
-                "run_logcompaction, then begin again"
+                "run_logcompaction, then start again"
             )
     if not TableVersion.of(to).has_completion_times:
         for found in slices_with_logs(table):
             clustering = timeline.pending_clusterings.get((found.partition_path, found.file_id))
             if clustering is not None:
                 raise UnsupportedTableError(
-                    f"{where} has log files in file group {found.file_id} in partition {found.partition_path!r}, which the "
-                    f"clustering {clustering} is to move and no compaction may touch: run the clustering, then begin again"
+                    f"{where} has log files in file group {found.file_id} in partition {found.partition_path!r}, which is "
+                    f"in the pending clustering {clustering} and cannot be compacted: run the clustering, then start again"
                 )
             planned.add((found.partition_path, found.file_id))
     if planned:
@@ -86,7 +87,7 @@ def check_logs(table: HoodieTable, to: int) -> int:
 def compact_logs(
     table: HoodieTable, to: int, clock_ms: Callable[[], int], check: Callable[[], None], execute: Execute
 ) -> int:
-    """Run what was planned, and for a downgrade compact all of the table; how many slices got a new base file."""
+    """Run pending compactions, and for a downgrade compact the whole table; returns the number of new base files."""
     if not changes_layout(table, to) or not table.config.is_merge_on_read:
         return 0
     done = 0
@@ -101,13 +102,13 @@ def compact_logs(
         if left is not None:
             raise ForeignCommitError(
                 f"table {table.config.name} at {table.base_path} has log files in file group {left.file_id} in partition "
-                f"{left.partition_path!r} behind its compaction: another writer works on it; end it, then begin again"
+                f"{left.partition_path!r} after its compaction: another writer writes to it; stop it, then start again"
             )
     return done
 
 
 def slices_with_logs(table: HoodieTable) -> Iterator[FileSlice]:
-    """The newest slices that are not a base file alone."""
+    """The newest slices with log files."""
     if not table.config.is_merge_on_read:
         return
     view = table.view()
@@ -115,13 +116,11 @@ def slices_with_logs(table: HoodieTable) -> Iterator[FileSlice]:
         yield from (found for found in view.latest_merged_slices(partition) if found.log_files)
 
 
-# Unfinished actions that only their own tool can end.
-_TO_BE_ENDED = (RESTORE, INDEXING)
-
-
 def check_settings(table: HoodieTable, to: int, partition_fields: str | None = None) -> None:
-    """UnsupportedTableError naming what of the table's settings cannot be brought to version ``to``. ``partition_fields``:
-    those that the table is to have, with their kinds; None: its own."""
+    """UnsupportedTableError names a setting of the table that version ``to`` cannot have.
+
+    ``partition_fields``: the table's future partition fields, with their kinds; None: the present ones.
+    """
     config = table.config
     where = f"table {config.name} at {table.base_path}"
     target = TableVersion.of(to)
@@ -129,37 +128,37 @@ def check_settings(table: HoodieTable, to: int, partition_fields: str | None = N
         return
     if config.merge_mode is MergeMode.CUSTOM:
         raise UnsupportedTableError(
-            f"{where} merges records by foreign code ({config.payload_class or 'CUSTOM merge mode'}): change its version "
+            f"{where} merges records by Java code ({config.payload_class or 'CUSTOM merge mode'}): change its version "
             "with Hudi"
         )
     if config.partial_update is not PartialUpdate.NONE:
         raise UnsupportedTableError(
-            f"{where} takes some values for 'as it was' ({partial_update_of(config)}), and the other version says so in "
+            f"{where} has values that mean 'unchanged' ({partial_update_of(config)}), and the other version marks them in "
             "another way: change its version with Hudi"
         )
     kind = key_generator_type(config.key_generator)
     if kind == config.key_generator and changes_layout(table, to):
         raise UnsupportedTableError(
-            f"{where} has the key generator {kind or '(none)'}, which is none of Hudi's: change its version with Hudi"
+            f"{where} has the key generator {kind or '(none)'}, which is not one of Hudi's: change its version with Hudi"
         )
     if len(config.ordering_fields) > 1 and not target.several_ordering_fields:
         raise UnsupportedTableError(
-            f"{where} has several ordering fields ({', '.join(config.ordering_fields)}), which version {to} does not know: "
-            "it stays at version 8 or 9"
+            f"{where} has several ordering fields ({', '.join(config.ordering_fields)}), which version {to} does not "
+            "support: keep version 8 or 9"
         )
     problem = drop_problem(replace(config, version=to))
     if problem is not None and drop_problem(config) is None:
-        raise UnsupportedTableError(f"{where} stays at version {config.version}: {problem}")
+        raise UnsupportedTableError(f"{where} must keep version {config.version}: {problem}")
     fields = partition_fields or config.raw.get("hoodie.table.partition.fields", "")
-    if kind == "CUSTOM" and target.partition_kinds and not all(":" in field for field in fields.split(",")):
+    if kind == KeyKind.CUSTOM and target.partition_kinds and not all(":" in field for field in fields.split(",")):
         raise UnsupportedTableError(
-            f"{where} has Hudi's custom key generator, and version {to} must know the kind of each partition field: in "
+            f"{where} has Hudi's custom key generator, and version {to} needs the kind of each partition field: in "
             f"hoodie.properties set hoodie.table.partition.fields={fields} to names with kinds (name:SIMPLE, name:TIMESTAMP)"
         )
 
 
 def check_pending(timeline: Timeline, where: str) -> None:
-    """InstantConflictError naming an unfinished action that must be ended first."""
+    """InstantConflictError names an unfinished action that must be finished first."""
     for instant in timeline.pending:
         if instant.action in _TO_BE_ENDED:
             raise InstantConflictError(
@@ -168,7 +167,7 @@ def check_pending(timeline: Timeline, where: str) -> None:
 
 
 def check_savepoints(table: HoodieTable, to: int) -> None:
-    """InstantConflictError naming a savepoint with log files, whose names mean something else below version 8."""
+    """InstantConflictError names a savepoint with log files, whose names mean something else below version 8."""
     if TableVersion.of(to).has_completion_times or not changes_layout(table, to):
         return
     for savepoint in savepoints(table.storage, table.timeline()):
@@ -177,22 +176,22 @@ def check_savepoints(table: HoodieTable, to: int) -> None:
             if log is not None:
                 raise InstantConflictError(
                     f"savepoint {savepoint.time} of {table.base_path} keeps the log file {join(partition, log)}, which "
-                    f"version {to} takes for one of another file slice: restore to the savepoint, or delete it with "
-                    "`tagstream table savepoint --delete`, then begin again"
+                    f"belongs to another file slice in version {to}: restore to the savepoint, or delete it with "
+                    "`tagstream table savepoint --delete`, then start again"
                 )
 
 
 def check_nobody_writes(table: HoodieTable, now_ms: int) -> None:
-    """InstantConflictError when a pending write gives signs of life."""
+    """InstantConflictError when the writer of a pending write is alive (by its heartbeat)."""
     for instant in table.timeline().pending_writes:
         if is_alive(table.storage, instant.time, now_ms):
             raise InstantConflictError(
-                f"{instant.action} {instant.time} of {table.base_path} is being written by another process: let it end first"
+                f"{instant.action} {instant.time} of {table.base_path} is being written by another process: wait for it"
             )
 
 
 def settle(table: HoodieTable, clock_ms: Callable[[], int]) -> tuple[str, ...]:
-    """Roll back what failed writes have left; their instants."""
+    """Roll back all failed writes; returns their instants."""
     failed = [result.failed for result in resume_rollbacks(table)]
     for instant in table.timeline().pending_writes:
         time = fresh_times(table, MetadataWriter.open(table), clock_ms)()

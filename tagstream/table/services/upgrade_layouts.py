@@ -1,14 +1,14 @@
-"""The timeline and its archive written in the other layout, for a change of a table's version.
+"""Write the timeline and its archive in the other layout, for a change of a table's version.
 
-Nothing here changes what a reader sees: it follows the version in ``hoodie.properties``, and looks at one of the
-two places.
+Nothing here changes what a reader sees: readers use the version in ``hoodie.properties``, and read only one of the two
+places.
 
 | | layout 1 (version 6) | layout 2 (versions 8, 9) |
 |---|---|---|
 | active timeline | ``.hoodie/`` | ``.hoodie/timeline/`` |
 | archive | log files in ``.hoodie/archived/`` | ``.hoodie/timeline/history/`` |
 
-A timeline of layout 1 does not record when actions were completed, and layout 2 needs it (``completion_times``).
+A timeline of layout 1 does not have completion times, and layout 2 needs them (``completion_times``).
 """
 
 from __future__ import annotations
@@ -33,19 +33,26 @@ from tagstream.table.timeline.instant import SAVEPOINT, parse_instant
 
 _Action = tuple[str, str]
 _FORMAT = "%Y%m%d%H%M%S"
+TIMELINE_FOLDER = f"{META_FOLDER}/timeline"
+ARCHIVE_FOLDER = f"{META_FOLDER}/archived"
+# Exists during a change by this project: the files in the other layout are then from this project, and not from
+# another tool.
+CHANGE_FILE = f"{META_FOLDER}/tagstream_version_change.json"
+# Most actions and bytes in memory at a time, and in one file of an archive.
+_BATCH_ACTIONS = 1000
+_BATCH_BYTES = 64 << 20
 
 
 def completion_times(wanted: Mapping[_Action, str | None], begun: Iterable[str], now: str) -> dict[_Action, str]:
     """The completion time of each completed action by (time, action), as 17 digits.
 
-    ``wanted``: when its file was written by the store's clock, which is what Hudi takes; ``begun``: the times of all
-    actions.
-
-    A file's time is no more than a hint: a table that was copied has that of the copy. From version 8 on a log file
-    belongs to the newest base file that was begun before the log's action was completed. So an action is completed after
-    it was begun and before the next one was begun, whatever its file says: the slices are then those that the names say.
-    (Two writers at once that overtook each other are put in the order they began in, which is the one that version 6
-    knows.) A savepoint has the time of its commit and changes no slice: only its file tells when it was made.
+    ``wanted``: modification time of its file by the store's clock, which Hudi uses. ``begun``: the instant times of all
+    actions. ``now``: an upper limit. The modification time is only a hint: the files of a copied table have the time of
+    the copy. From version 8 on a log file belongs to the newest base file that was begun before the log's action was
+    completed. So an action must be completed after it was begun and before the next one was begun, whatever its file's
+    time is: then the slices are those of the names. (Two writers that overtook each other are completed in the order in
+    which they began, which is the order of version 6.) A savepoint has the time of its commit and changes no slice: its
+    completion time is that of its file.
     """
     order = sorted({_millis(time) for time in begun} | {_millis(time) for time, _ in wanted})
     found = {}
@@ -65,7 +72,7 @@ def _before_next(order: Sequence[str], own: str, chosen: str) -> str:
 
 
 def _millis(instant: str) -> str:
-    """17 digits; a 14-digit instant of an old table stands for the last millisecond of its second."""
+    """The instant with 17 digits. A 14-digit instant of an old table is the last millisecond of its second."""
     return (instant + "999")[:17]
 
 
@@ -74,18 +81,9 @@ def _shift(instant: str, millis: int) -> str:
         return instant
     try:
         moment = datetime.strptime(instant[:14], _FORMAT) + timedelta(milliseconds=int(instant[14:]) + millis)
-    except ValueError:  # no date (the first instants of a metadata table): the digits are all there is
+    except ValueError:  # the first instants of a metadata table are not dates: count with the digits
         return f"{int(instant) + millis:017d}"
     return f"{moment:{_FORMAT}}{moment.microsecond // 1000:03d}"
-
-
-TIMELINE_FOLDER = f"{META_FOLDER}/timeline"
-ARCHIVE_FOLDER = f"{META_FOLDER}/archived"
-# There while a change of ours is under way: what lies in the other layout is ours then, and no move of another tool.
-CHANGE_FILE = f"{META_FOLDER}/tagstream_version_change.json"
-# How much is held in memory at once, and is one file of an archive.
-_BATCH_ACTIONS = 1000
-_BATCH_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -97,12 +95,12 @@ class Converted:
 
 
 def place_of(table: HoodieTable) -> TimelinePlace:
-    """The timeline of the layout that is in force."""
+    """The folders of the timeline in the present layout."""
     return table.timeline_place()
 
 
 def other_place(table: HoodieTable) -> TimelinePlace:
-    """Where the timeline is written in the other layout."""
+    """The folders of the timeline in the other layout."""
     utc = table.config.timezone_utc
     if table.config.table_version.layout == 2:
         return TimelinePlace(table.storage, 1, META_FOLDER, ARCHIVE_FOLDER, utc)
@@ -110,7 +108,8 @@ def other_place(table: HoodieTable) -> TimelinePlace:
 
 
 def write_other(table: HoodieTable, now: str) -> Converted:
-    """Write the whole timeline in the other layout. What is there of an earlier try is written over."""
+    """Write the whole timeline in the other layout, over files of an earlier attempt. ``now``: the present as an
+    instant."""
     source, target = place_of(table), other_place(table)
     begun = {"from": table.config.version, "layout": target.layout}
     table.storage.replace(CHANGE_FILE, json.dumps(begun).encode())
@@ -180,14 +179,14 @@ def _batches(actions: Iterable[ArchivedAction]) -> Iterator[list[ArchivedAction]
 
 
 def count_archived(place: TimelinePlace) -> int:
-    """How many actions are archived."""
+    """Number of archived actions."""
     if place.layout == 2:
         return int(History(place.storage, place.archived).read(["instantTime"]).num_rows)
     return sum(1 for _ in read_archive(place.storage, place.archived))
 
 
 def leftovers(table: HoodieTable) -> tuple[str, ...]:
-    """Files of the other layout: of a change of version that was cut off before its end, or behind it."""
+    """Files of the other layout, from a change of version that was interrupted before or after its main step."""
     storage, target = table.storage, other_place(table)
     begun = (CHANGE_FILE,) if storage.exists(CHANGE_FILE) else ()
     if target.layout == 2:
@@ -199,24 +198,28 @@ def leftovers(table: HoodieTable) -> tuple[str, ...]:
 
 
 def _of_archive(storage: Storage, folder: str) -> list[str]:
-    """The files of an archive of layout 1, and notes of merges that were under way."""
+    """The files of an archive of layout 1, and notes of unfinished merges."""
     names = storage.names(folder)
     return [*archive_files(storage, folder, names), *(name for name in names if name in (NOTE_FILE, PLAN_FILE))]
 
 
 def remove_leftovers(table: HoodieTable, guard: Callable[[], None]) -> tuple[str, ...]:
-    """Remove these files, and say which. ``guard`` raises where another process has the table's lease by now.
+    """Remove the files of :func:`leftovers` and return them. ``guard`` raises when another process has the table's
+    lease.
 
-    ForeignCommitError when no change of ours has left them, and one is of an action that the timeline in force lacks. Tools
-    that move the timeline file by file (Hudi) leave such when they are cut off, and then it must be finished by them.
+    ForeignCommitError when no change of this program has written them, and one belongs to an action that the present
+    timeline lacks. Tools that move the timeline file by file (Hudi) leave such files when they are interrupted, and
+    must then finish the change.
     """
     found = leftovers(table)
     lost = _lost_actions(table) if found and CHANGE_FILE not in found else ()
     if lost:
         time, action = lost[0]
         raise ForeignCommitError(
-            f"{action} {time} of {table.base_path} is in {other_place(table).active} and not on the timeline of version "
-            f"{table.config.version} ({len(lost)} such actions): another tool's change of the table's version was cut off; "
+            f"{action} {time} of {table.base_path} is in {other_place(table).active} and not on the timeline of "
+            f"version "
+            f"{table.config.version} ({len(lost)} such actions): another tool's change of the table's version was cut "
+            f"off; "
             "finish it with that tool"
         )
     _remove(table.storage, other_place(table), found, guard)
@@ -236,11 +239,13 @@ def _lost_actions(table: HoodieTable) -> tuple[ActionKey, ...]:
 
 
 def _remove(storage: Storage, place: TimelinePlace, found: tuple[str, ...], guard: Callable[[], None]) -> None:
-    """Remove the files that were found, one by one: a process that was paused in here may wake when another one has brought
-    the table back to this layout. It then finds the lease taken, after the one file at most that it is at.
+    """Remove these files one by one.
+
+    A process that is paused here may resume after another one has changed the table back to this layout. It then finds
+    that it has lost the lease, after at most one file.
     """
     gone = [rel for rel in found if rel != CHANGE_FILE]
-    # The requested files first, as everywhere: half of an action never looks pending to who looks here.
+    # The requested files first, as always: then no remaining file of an action looks like a pending action.
     unfinished = sorted(rel for rel in gone if rel.endswith((".requested", ".inflight")))
     if unfinished:
         guard()
@@ -252,4 +257,4 @@ def _remove(storage: Storage, place: TimelinePlace, found: tuple[str, ...], guar
         storage.delete_empty(place.active)
     if CHANGE_FILE in found:
         guard()
-        storage.delete(CHANGE_FILE)  # last: until then the files are known as ours
+        storage.delete(CHANGE_FILE)  # last: until then the other files belong to this program's change

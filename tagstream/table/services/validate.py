@@ -1,7 +1,7 @@
-"""Check a table against itself: files, commits, sizes, footers and keys must agree.
+"""Check the consistency of a table: files, commits, sizes, footers and keys must agree.
 
-``doubled_partitions`` names the partitions with a key that is live more than once, as another writer puts it there
-without looking for it (SQL INSERT, bulk insert).
+``doubled_partitions`` names the partitions with a key that is live more than once, which another writer may insert
+without an index lookup (SQL INSERT, bulk insert).
 """
 
 from __future__ import annotations
@@ -29,19 +29,20 @@ from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.markers import TEMP_FOLDER
 
 _Stats = Mapping[str, WriteStat]
+_Hashes = npt.NDArray[np.uint64]
 
 
 def validate(table: HoodieTable) -> list[str]:
-    """Problems found, each one sentence; empty for a sound table. Reads every key and every log header."""
+    """The problems, each one sentence; empty for a sound table. Reads every key and every log header."""
     return list(Validation(table).problems())
 
 
 class Validation:
-    """One check of a table, partition by partition; the counters tell what was looked at.
+    """One check of a table, partition by partition; the counters say what was checked.
 
-    ``global_keys``: a record key may be in one partition only. ``on_partition`` is told which one is looked at. Memory is
-    that of the commits' write stats, of one file's keys and of 8 bytes a live row (of the whole table with
-    ``global_keys``, else of one partition).
+    ``global_keys``: a record key may be in only one partition. ``on_partition`` is called with the partition that is
+    checked. Memory: the commits' write stats, one file's keys and 8 bytes for each live row (of the whole table with
+    ``global_keys``, otherwise of one partition).
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Validation:
         self.keys = 0
 
     def problems(self) -> Iterator[str]:
-        """Problems as they are found, each one sentence."""
+        """The problems as they are found, each one sentence."""
         table = self._table
         timeline = table.timeline()
         view = table.view(timeline)
@@ -64,7 +65,7 @@ class Validation:
         by_partition: dict[str, list[WriteStat]] = {}
         for stat in stats.values():
             by_partition.setdefault(stat.partition_path, []).append(stat)
-        # A pending compaction or clustering is a plan, not a fault.
+        # A pending compaction or clustering is a plan, not a problem.
         unfinished = (*timeline.pending_writes, *timeline.pending_rollbacks)
         yield from (f"unfinished {i.action} {i.time} ({i.state})" for i in unfinished)
         yield from _stale_markers(table.storage, timeline)
@@ -95,7 +96,7 @@ class Validation:
             if stat is not None and stat.file_size and stat.file_size != entry.size:
                 yield f"{rel} has {entry.size} bytes, its commit says {stat.file_size}"
             if not _is_hudis(entry.name):
-                yield f"{rel} is no file of a Hudi table"
+                yield f"{rel} is not a file of a Hudi table"
         yield from _check_bases(table, timeline, stats, files)
         yield from _check_logs(table, timeline, stats, files)
 
@@ -105,7 +106,7 @@ def _is_hudis(name: str) -> bool:
 
 
 def _newest_stats(table: HoodieTable, timeline: Timeline) -> dict[str, WriteStat]:
-    """What the active commits say about each file; of a file appended to, what the newest says."""
+    """The write stats of the active commits by file; for a file that was appended to, the newest."""
     stats: dict[str, WriteStat] = {}
     for instant in timeline.completed_writes:
         stats.update({stat.path: stat for stat in timeline.metadata(table.storage, instant).all_stats()})
@@ -115,13 +116,13 @@ def _newest_stats(table: HoodieTable, timeline: Timeline) -> dict[str, WriteStat
 def _stale_markers(storage: Storage, timeline: Timeline) -> list[str]:
     pending = {instant.time for instant in timeline.pending}
     names = [e.name for e in storage.list(TEMP_FOLDER) if e.is_dir and e.name not in pending]
-    # MinIO goes on listing the folder of a put that was broken off, with nothing in it.
+    # MinIO keeps listing the folder of an interrupted put, which is empty.
     left = [name for name in names if next(iter(storage.walk_files(f"{TEMP_FOLDER}/{name}")), None) is not None]
-    return [f"markers of {name} are left, which is no pending instant" for name in left]
+    return [f"there are markers of {name}, which is not a pending instant" for name in left]
 
 
 def _invisible_folders(storage: Storage, partitions: set[str]) -> Iterator[str]:
-    """Folders with data files that readers pass over, as they have no partition metafile."""
+    """Folders with data files that readers skip, because they have no partition metafile."""
     folders = [""]
     while folders:
         folder = folders.pop()
@@ -147,7 +148,7 @@ def _check_base(table: HoodieTable, timeline: Timeline, stat: WriteStat | None, 
     if not timeline.is_valid(time):
         yield f"{rel} belongs to {time}, which is not a completed instant"
         return
-    # Of archived commits nothing is known any more but that they were completed.
+    # Of archived commits only their completion is known.
     if stat is None and timeline.find(time) is not None:
         yield f"{rel} is named by no commit"
     footer = read_footer(table.storage, rel)
@@ -161,7 +162,7 @@ def _check_base(table: HoodieTable, timeline: Timeline, stat: WriteStat | None, 
     if footer.min_key is not None and (footer.min_key, footer.max_key) != (low, high):
         yield f"{rel} has keys from {low!r} to {high!r}, its footer says {footer.min_key!r} to {footer.max_key!r}"
     if footer.bloom is not None and not _all_in(footer.bloom.might_contain(keys.combine_chunks())):
-        yield f"{rel} has keys that its bloom filter does not know"
+        yield f"{rel} has keys that its bloom filter does not contain"
 
 
 def _check_logs(table: HoodieTable, timeline: Timeline, stats: _Stats, files: Iterable[str]) -> Iterator[str]:
@@ -174,10 +175,10 @@ def _check_logs(table: HoodieTable, timeline: Timeline, stats: _Stats, files: It
             blocks[rel] = list(scan_log_file(table.storage, rel))
         except TableError as error:
             yield str(error)
-    taken_back = {block.target_instant for found in blocks.values() for block in found}
+    rolled_back = {block.target_instant for found in blocks.values() for block in found}
     for rel, found in blocks.items():
         yield from (f"{rel} has a corrupt block at byte {b.offset}" for b in found if b.type is BlockType.CORRUPT)
-        times = {b.instant for b in found if b.type in RECORD_BLOCKS and b.instant is not None} - taken_back
+        times = {b.instant for b in found if b.type in RECORD_BLOCKS and b.instant is not None} - rolled_back
         settled = sorted(time for time in times if not _is_pending(timeline, time))
         for time in settled:
             if not timeline.is_valid(time):
@@ -187,14 +188,14 @@ def _check_logs(table: HoodieTable, timeline: Timeline, stats: _Stats, files: It
 
 
 def _is_pending(timeline: Timeline, time: str) -> bool:
-    """Files of an unfinished instant are not listed one by one: the instant is."""
+    """Whether an instant is unfinished. It is reported itself, so its files are not."""
     return any(instant.time == time for instant in timeline.pending)
 
 
 def _missing_files(
     view: FileSystemView, partition: str, stats: Sequence[WriteStat], present: set[str]
 ) -> Iterator[str]:
-    """Files of the newest slices that a commit wrote and that are gone. ``stats`` are the partition's, oldest first."""
+    """Missing files of the newest slices that a commit has written. ``stats`` are the partition's, oldest first."""
     logs: dict[str, list[WriteStat]] = {}
     newest_base: dict[str, WriteStat] = {}
     for stat in stats:
@@ -208,23 +209,21 @@ def _missing_files(
             if stat.path in present or log is None:
                 continue
             if view.timeline.completion_time(log.base_instant) >= file_slice.base_instant:
-                yield f"{stat.path} is gone, and the newest slice of its file group needs it"
+                yield f"{stat.path} is missing, and the newest slice of its file group needs it"
     for file_id, stat in newest_base.items():
         if stat.path not in present and (partition, file_id) not in view.timeline.replaced:
-            yield f"{stat.path} is gone, the newest base file of its file group"
+            yield f"{stat.path} is missing, the newest base file of its file group"
 
 
 def _all_in(found: object) -> bool:
     return bool(pc.all(pa.array(found)).as_py())
 
 
-_Hashes = npt.NDArray[np.uint64]
-
-
 def doubled_partitions(table: HoodieTable, *, global_keys: bool) -> tuple[str, ...]:
-    """Partition paths with a key that is there again: in the partition, or with ``global_keys`` in any.
+    """Partition paths with a key that occurs again: in the partition, or with ``global_keys`` in any partition.
 
-    Keys are compared by numbers of 64 bits: 8 bytes of memory a row of a partition, with ``global_keys`` a key of the table.
+    Keys are compared by 64-bit hashes: 8 bytes of memory for each row of a partition, or with ``global_keys`` of the
+    table.
     """
     timeline = table.timeline()
     none: _Hashes = np.zeros(0, np.uint64)

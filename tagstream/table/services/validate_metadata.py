@@ -1,7 +1,7 @@
-"""Check a metadata table against its table: the files it lists, the keys' places, statistics and bloom filters.
+"""Check a metadata table against its table: its listed files, places of keys, statistics and bloom filters.
 
-Statistics are wrong if some value is outside of their ends: readers that filter by the column leave the file, or
-the partition, out and miss rows. Wider ends are allowed.
+Statistics are wrong if a value is outside of their range: readers that filter by the column skip the file, or the
+partition, and miss rows. Wider ranges are allowed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tagstream.table.file_group.bloom import kind_of
 from tagstream.table.file_group.fs_view import FileSlice, committed_entries, committed_files
 from tagstream.table.file_group.names import join, parse_log_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.column_ranges import ColumnRange, is_unknown, look_at_file, merged_ranges
+from tagstream.table.metadata.column_ranges import ColumnRange, is_unknown, merged_ranges, read_file_stats
 from tagstream.table.metadata.metadata_table import (
     BLOOM_FILTERS_PARTITION,
     COLUMN_STATS_PARTITION,
@@ -46,17 +46,19 @@ from tagstream.table.write.markers import list_markers
 
 _ANEW: Final = "readers that filter by it miss rows; hoodie.metadata.enable=false at one start drops the metadata table"
 
-# Bytes have no order that Hudi keeps to: in its statistics of log files they are signed, in footers they are not.
+# Hudi has no consistent order of bytes: they are signed in its statistics of log files, and unsigned in footers.
 _ORDERED_IN_TWO_WAYS: Final = ("bytes", "fixed")
 _WRAPPED_SCALE: Final = 15  # of every decimal up to table version 8
 _EXACT: Final = decimal.Context(prec=80)
 _CHECKED: Final = (COLUMN_STATS_PARTITION, PARTITION_STATS_PARTITION, BLOOM_FILTERS_PARTITION)
 
 Scan = Mapping[str, Record]
+_SHOWN = 5
+_PLACE = ("partition_path", "file_id")
 
 
 def statistics_problems(table: HoodieTable, timeline: Timeline, metadata: MetadataTable) -> Iterator[str]:
-    """What is wrong, a sentence each. Of the newest file slices: the footers of base files and the rows of logs are read."""
+    """The problems of statistics and bloom filters, one sentence each. Reads footers of base files and rows of logs."""
     kept = [name for name in _CHECKED if name in metadata.partitions]
     view = table.view(timeline)
     if not kept or view.as_of is None:
@@ -67,7 +69,7 @@ def statistics_problems(table: HoodieTable, timeline: Timeline, metadata: Metada
     for partition in view.partitions():
         found: dict[str, list[ColumnRange]] = {}
         for rel in _file_names(view.latest_merged_slices(partition)):
-            ranges, bloom = look_at_file(table.storage, join(partition, rel), columns, schema)
+            ranges, bloom = read_file_stats(table.storage, join(partition, rel), columns, schema)
             for column, each in ranges.items():
                 found.setdefault(column, []).append(each)
             if COLUMN_STATS_PARTITION in scans:
@@ -91,9 +93,9 @@ def _file_names(slices: Iterable[FileSlice]) -> Iterator[str]:
 def _of_file(scan: Scan, partition: str, name: str, ranges: Mapping[str, ColumnRange]) -> Iterator[str]:
     records = {column: scan.get(column_stats_key(column, partition, name)) for column in ranges}
     if not any(records.values()):
-        return  # readers keep a file that they find nothing of
+        return  # readers do not skip a file without statistics
     for column, found in ranges.items():
-        # Both lines of Hudi write version 6, of which 0.x tells of all meta columns and 1.x of three.
+        # Hudi 0.x and 1.x both write version 6: 0.x has statistics of all meta columns and 1.x of three.
         if records[column] is None and column in META_COLUMNS:
             continue
         why = _what_is_wrong(records[column], found)
@@ -117,46 +119,46 @@ def _of_bloom(scan: Scan, partition: str, name: str, text: bytes) -> Iterator[st
     if member is not None and member["bloomFilter"] != text:
         yield f"bloom_filters has another filter of {partition}/{name} than its footer; {_ANEW}"
     elif member is not None and member["type"] != (kind := kind_of(text)):
-        yield f"bloom_filters calls the filter of {partition}/{name} {member['type']}, and it is {kind}; {_ANEW}"
+        yield f"bloom_filters has the type {member['type']} for {partition}/{name}, which is {kind}; {_ANEW}"
 
 
 def _what_is_wrong(record: Record | None, found: ColumnRange) -> str | None:
-    """None: every value that was found is between the ends that are told."""
+    """Why statistics do not include all values of ``found``; None when they do."""
     if found.rows == 0 or is_unknown(found):
         return None
     if record is None:
         return "is missing"
-    told = record[COLUMN_STATS]
-    if found.nulls and told["nullCount"] == 0:
-        return f"tells of no null, there are {found.nulls:,}"
+    recorded = record[COLUMN_STATS]
+    if found.nulls and recorded["nullCount"] == 0:
+        return f"has no nulls, there are {found.nulls:,}"
     if found.low is None or found.kind in _ORDERED_IN_TWO_WAYS:
         return None
-    if told["minValue"] is None or told["maxValue"] is None:
-        return f"tells no ends, the values are {found.low!r} to {found.high!r}"
-    low, high = (_plain(told[end], told, found) for end in ("minValue", "maxValue"))
+    if recorded["minValue"] is None or recorded["maxValue"] is None:
+        return f"has no range, the values are {found.low!r} to {found.high!r}"
+    low, high = (_plain(recorded[end], recorded, found) for end in ("minValue", "maxValue"))
     try:
         covered = _order(low, found) <= _order(found.low, found) and _order(found.high, found) <= _order(high, found)
     except TypeError:
-        return f"tells ends of another type, {low!r} to {high!r}, the values are {found.low!r} to {found.high!r}"
-    return None if covered else f"tells {low!r} to {high!r}, the values are {found.low!r} to {found.high!r}"
+        return f"has a range of another type, {low!r} to {high!r}, the values are {found.low!r} to {found.high!r}"
+    return None if covered else f"has {low!r} to {high!r}, the values are {found.low!r} to {found.high!r}"
 
 
-def _plain(end: tuple[str, dict[str, Any]], told: Record, found: ColumnRange) -> Any:
+def _plain(end: tuple[str, dict[str, Any]], recorded: Record, found: ColumnRange) -> Any:
     value = end[1]["value"]
     if not found.kind.startswith("decimal"):
         return value
     if isinstance(value, bytes):
         value = int.from_bytes(value, "big", signed=True)
-        if told.get("valueType"):  # from table version 9 on: with the column's own scale
+        if recorded.get("valueType"):  # from table version 9 on: with the column's own scale
             return value
-        value = decimal.Decimal(value).scaleb(-_WRAPPED_SCALE, _EXACT)  # Hudi 0.15's of log files and of compactions
+        value = decimal.Decimal(value).scaleb(-_WRAPPED_SCALE, _EXACT)  # by Hudi 0.15, of log files and of compactions
     if isinstance(value, decimal.Decimal):
         return value.scaleb(int(found.kind.rpartition(",")[2].rstrip(")")), _EXACT)
     return value
 
 
 def _order(value: Any, found: ColumnRange) -> tuple[bool, Any]:
-    """Not-a-number is greater than all numbers; a float that was widened is held against its shortest digits."""
+    """Sort key in which NaN is greater than all numbers; a widened float is compared by its shortest digits."""
     if isinstance(value, float):
         if math.isnan(value):
             return True, 0.0
@@ -164,14 +166,10 @@ def _order(value: Any, found: ColumnRange) -> tuple[bool, Any]:
     return False, value
 
 
-_SHOWN = 5
-_PLACE = ("partition_path", "file_id")
-
-
 def validate_metadata(table: HoodieTable) -> list[str]:
-    """What is wrong, in words; empty when all agrees, and where the table has no metadata table.
+    """The problems of a metadata table, as texts; empty without problems, and without a metadata table.
 
-    The whole record index and all keys are held in memory: this is for a person who asks, and for tests.
+    The whole record index and all keys are in memory: this is for manual checks and for tests.
     """
     table, timeline, metadata = _opened(table)
     if metadata is None:
@@ -183,13 +181,13 @@ def validate_metadata(table: HoodieTable) -> list[str]:
 
 
 def validate_listing(table: HoodieTable) -> list[str]:
-    """What is wrong with the files that it lists, in words: every folder of the table is listed once, no file is opened."""
+    """The problems of the listed files, as texts. Every folder of the table is listed once; no file is opened."""
     table, timeline, metadata = _opened(table)
     return [] if metadata is None else list(_listing_problems(table, timeline, metadata))
 
 
 def _opened(table: HoodieTable) -> tuple[HoodieTable, Timeline, MetadataTable | None]:
-    table = replace(table, lister=None)  # its folders, not what the metadata table says of them
+    table = replace(table, lister=None)  # list its folders, not the metadata table
     timeline = table.timeline()
     return table, timeline, MetadataTable.open(table, timeline)
 
@@ -200,7 +198,7 @@ def _listing_problems(table: HoodieTable, timeline: Timeline, metadata: Metadata
     there = {partition for partition in there if _committed(table, timeline, partition, writing)}
     listed = {partition for partition in listed if partition in there or metadata.files(partition)}
     for partition in sorted(listed ^ there):
-        yield f"partition {partition!r} is {'listed and not there' if partition in listed else 'there and not listed'}"
+        yield f"partition {partition!r} {'is listed and missing' if partition in listed else 'exists and is not listed'}"
     going = _being_cleaned(table, timeline)
     for partition in sorted(listed & there):
         found, known = _committed(table, timeline, partition, writing), metadata.files(partition)
@@ -212,19 +210,21 @@ def _listing_problems(table: HoodieTable, timeline: Timeline, metadata: Metadata
                 yield f"{partition}/{name} has {found.get(name)} bytes, the metadata table says {known.get(name)}"
 
 
-def _stands_for_a_size(name: str, told: int | None) -> bool:
-    """Hudi 0.15 tells 1 for a log file of which its rollback takes blocks back; no reader asks for a log file's size."""
-    return told == 1 and parse_log_file_name(name) is not None
+def _stands_for_a_size(name: str, recorded: int | None) -> bool:
+    """Hudi 0.15 has the size 1 for a log file whose blocks its rollback undoes; readers do not use sizes of log files."""
+    return recorded == 1 and parse_log_file_name(name) is not None
 
 
 def _being_cleaned(table: HoodieTable, timeline: Timeline) -> dict[str, set[str]]:
-    """Files by partition path that a clean is deleting: they go first, and the metadata table is told of it then."""
+    """Files by partition path that a clean is deleting: they are deleted before the metadata table is updated."""
     found: dict[str, set[str]] = {}
     for instant in timeline.pending:
         if instant.action == CLEAN:
             rel = f"{table.config.timeline_folder}/{requested_name(instant)}"
             data = table.storage.read(rel)
-            plan = read_record(data, table.storage.where(rel)) if data else {}  # empty: its writer died when it made it
+            plan = (
+                read_record(data, table.storage.where(rel)) if data else {}
+            )  # empty: its writer was killed when it made it
             for partition, files in (plan.get("filePathsToBeDeletedPerPartition") or {}).items():
                 found.setdefault(partition, set()).update(file["filePath"].rsplit("/", 1)[-1] for file in files)
     return found
@@ -236,7 +236,7 @@ def _committed(table: HoodieTable, timeline: Timeline, partition: str, writing: 
 
 
 def _being_written(table: HoodieTable, timeline: Timeline) -> set[str]:
-    """Files of pending writes by their markers: up to version 7 the name of a log file does not tell whose it is."""
+    """Files of pending writes by their markers: up to version 7 the name of a log file does not have its write."""
     if table.config.names_logs_by_commit:
         return set()
     return {marker.path for pending in timeline.pending_writes for marker in list_markers(table.storage, pending.time)}
@@ -256,10 +256,10 @@ def _place_problems(table: HoodieTable, timeline: Timeline, index: RecordIndex) 
                     places = [pa.repeat(pa.scalar(text), len(keys)) for text in (partition, at.file_id)]
                     parts.append(pa.table([keys, *places], names=["record_key", *_PLACE]))
     live = pa.concat_tables(parts)
-    # In a record index by partition a key has a place in each partition where it is.
+    # In a record index by partition a key has a place in each of its partitions.
     names = ["record_key", "partition_path"] if index.is_partitioned else ["record_key"]
     known = pa.concat_tables([table.select(["record_key", *_PLACE]) for table in index.scan()] or parts[:1])
-    for what, one, other in (("is not in the record index", live, known), ("is in the record index only", known, live)):
+    for what, one, other in (("is not in the record index", live, known), ("is only in the record index", known, live)):
         keys = one.join(other.select(names), names, join_type="left anti").column("record_key")
         if len(keys):
             yield f"{len(keys):,} keys: each {what}, first {', '.join(map(repr, keys.slice(0, _SHOWN).to_pylist()))}"

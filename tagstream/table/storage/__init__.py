@@ -1,1 +1,1 @@
-"""Where files are: local files, object stores, HDFS."""
+"""Storages of files: local files, object stores, HDFS."""

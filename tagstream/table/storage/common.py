@@ -1,10 +1,9 @@
-"""What implementations of a storage share: full names, registers as numbered files, readers and writers of objects.
+"""Code that the storages share: full names, registers as numbered files, readers and writers of objects.
 
-A numbered register is a set of files ``<name>.<n>``. The greatest number's content is its value, and the number is
-its version. It is for stores on which one writer can take a name once, and which have no compare-and-swap.
-
-A reader gets the end of an object at once, where Parquet's footer is, and the rest by ranges. A writer sends an
-object in parts while it grows. The object appears when the writer is finished.
+A numbered register is a set of files ``<name>.<n>``. Its value is the content of the file with the greatest number, and
+that number is its version. It is for stores without compare-and-swap on which only one writer can create a name.
+A reader gets the end of an object first, where Parquet's footer is, and the rest by ranges. A writer uploads an
+object in parts while it is written. The object appears when the writer is finished.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tagstream.table.storage.storage import Register, Storage
 
 
 def joined(root: str, rel: str) -> str:
-    """The full name of ``rel`` below ``root``; InvalidPartitionPathError when it would leave it. Empty: the root itself."""
+    """Full name of ``rel`` below ``root``; an empty ``rel`` is the root. InvalidPartitionPathError when it is outside."""
     if rel == "":
         return root
     if rel.startswith("/") or "\0" in rel or any(part in ("", ".", "..") for part in rel.split("/")):
@@ -27,7 +26,7 @@ def joined(root: str, rel: str) -> str:
 
 
 def read_numbered(storage: Storage, rel: str) -> Register | None:
-    """The newest value; None when there is none."""
+    """The newest value of a register; None when it was never written."""
     while True:
         newest = max(_numbers(storage, rel), default=None)
         if newest is None:
@@ -35,11 +34,11 @@ def read_numbered(storage: Storage, rel: str) -> Register | None:
         try:
             return Register(storage.read(f"{rel}.{newest}"), str(newest))
         except FileNotFoundError:
-            continue  # written and cleaned by another process since the listing
+            continue  # another process wrote a newer one and deleted this one after the listing
 
 
 def swap_numbered(storage: Storage, rel: str, data: bytes, expected: str | None) -> str:
-    """The exclusive creation of the next number: of two writers at once one wins, the other gets StaleVersionError."""
+    """Create the next number exclusively and return it. Of two concurrent writers one gets StaleVersionError."""
     stale = StaleVersionError(f"{storage.where(rel)} is no longer at version {expected}: another process wrote it")
     before = _numbers(storage, rel)
     if str(max(before, default=None)) != str(expected):
@@ -49,7 +48,8 @@ def swap_numbered(storage: Storage, rel: str, data: bytes, expected: str | None)
         storage.write_new(f"{rel}.{number}", data)
     except FileExistsError:
         raise stale from None
-    # It stood still while others wrote, and cleaned, this number and more. A listing may miss what is made meanwhile.
+    # While this process was paused, others may have written and deleted this number and newer ones. A listing may lack
+    # files that are created while it runs, so the new file is checked after it was written.
     if max(_numbers(storage, rel), default=None) != number:
         storage.delete(f"{rel}.{number}")
         raise stale
@@ -63,14 +63,14 @@ def _numbers(storage: Storage, rel: str) -> list[int]:
     return [int(number) for number in found if number.isdigit()]
 
 
-# The first request: the footer of nearly every Parquet file with its bloom filter, and small objects as a whole.
+# Size of the first request: the footer of nearly every Parquet file with its bloom filter, or a whole small object.
 TAIL = 1 << 20
-# The least that is asked for at once: what lies between two columns costs less than another request.
+# The least bytes of a request: reading the gap between two columns costs less than another request.
 _AHEAD = 256 << 10
 
 
 class RangeReader(io.RawIOBase):
-    """Reads of ``size`` bytes that ``get(offset, length)`` has; ``tail`` are the last of them."""
+    """A file of ``size`` bytes that is read by ``get(offset, length)``. ``tail``: its last bytes, which are in memory."""
 
     def __init__(self, get: Callable[[int, int], bytes], size: int, tail: bytes) -> None:
         self._get = get
@@ -79,25 +79,25 @@ class RangeReader(io.RawIOBase):
         self._blocks = [(size - len(tail), tail)]
 
     def readable(self) -> bool:
-        """It is there to be read."""
+        """Always True."""
         return True
 
     def seekable(self) -> bool:
-        """Any position costs the same."""
+        """Always True: any position costs the same."""
         return True
 
     def tell(self) -> int:
-        """Where the next read begins."""
+        """Position of the next read."""
         return self._at
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Go to a position; nothing is asked for."""
+        """Change the position, without a request."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         self._at = max(0, base + offset)
         return self._at
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """At most ``size`` bytes from here; fewer only at the end."""
+        """At most ``size`` bytes from the position; fewer only at the end."""
         left = max(0, self._size - self._at)
         length = left if size is None or size < 0 else min(size, left)
         data = self._bytes(self._at, length)
@@ -105,11 +105,11 @@ class RangeReader(io.RawIOBase):
         return data
 
     def readall(self) -> bytes:
-        """All that is left."""
+        """All bytes from the position to the end."""
         return self.read()
 
     def readinto(self, buffer: bytearray | memoryview, /) -> int:  # type: ignore[override]
-        """Fill a buffer; returns how much of it was filled."""
+        """Fill a buffer from the position; returns the number of bytes."""
         data = self.read(len(buffer))
         buffer[: len(data)] = data
         return len(data)
@@ -123,14 +123,14 @@ class RangeReader(io.RawIOBase):
         return block if length == len(block) else block[:length]
 
 
-# What is in memory of one object: a part that fills, and those on their way.
+# Bytes of a part and parts in flight: the memory of one upload.
 PART = 8 << 20
 PARTS_AT_ONCE = 4
 _PIECE = 1 << 20
 
 
 class ObjectWriter(io.RawIOBase):
-    """obstore's writer as a file for Arrow and for Python. Closing this does not publish the object, :meth:`finish` does."""
+    """obstore's writer as a file for Arrow and Python. :meth:`finish` publishes the object; closing the file does not."""
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer
@@ -138,7 +138,7 @@ class ObjectWriter(io.RawIOBase):
         self._pending = bytearray()
 
     def writable(self) -> bool:
-        """It is there to be written."""
+        """Always True."""
         return True
 
     def tell(self) -> int:
@@ -146,7 +146,7 @@ class ObjectWriter(io.RawIOBase):
         return self._at
 
     def write(self, data: Any, /) -> int:
-        """Take bytes; small pieces are gathered, each call of the client costs more than copying them."""
+        """Write bytes. Small pieces are buffered, because a call of the client costs more than copying them."""
         view = memoryview(data).cast("B")
         if len(view) < _PIECE:
             self._pending += view
@@ -158,7 +158,7 @@ class ObjectWriter(io.RawIOBase):
         return len(view)
 
     def finish(self) -> None:
-        """The end: the object appears, whole."""
+        """Complete the upload: the object appears, whole."""
         self._hand_on()
         self._writer.close()
 

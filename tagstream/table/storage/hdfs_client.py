@@ -1,7 +1,7 @@
-"""Clients of HDFS: one for each cluster in a process, with their errors translated.
+"""Clients of HDFS: one for each cluster and process. Their errors are translated here.
 
-A client is made when it is first used. A child that was forked makes its own. What hdfs-native raises becomes an
-error that the rest of the program knows. It is translated only here.
+A client is made at its first use. A forked child makes its own clients. Errors of hdfs-native become the errors that
+:class:`Storage` promises.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tagstream.table.storage.settings import Options
 
 _RPC = re.compile(r'RPCError\("(?P<kind>[\w.$]+)", "(?P<text>(?:[^"\\]|\\.)*)')
 NOT_COMPLETE = "the last block is not complete yet"
-# The NameNode is there and can't do it now: after a start, while it becomes the active one, before DataNodes have reported.
+# The NameNode runs but cannot serve yet: after a start, before it is active, before DataNodes have reported.
 _PASSES = re.compile(
     r"SafeModeException|StandbyException|RetriableException|NotReplicatedYetException|could only be (?:written|replicated)|"
     r"Connection re|Broken pipe|Failed to complete file|timed out|early eof|No available|DataTransferError|refused|"
@@ -35,8 +35,8 @@ _FULL = re.compile(r"DSQuotaExceeded|NSQuotaExceeded|QuotaExceeded")
 
 
 @contextmanager
-def told(where: str) -> Iterator[None]:
-    """Raise what goes wrong with the file ``where`` as the errors that :class:`Storage` promises."""
+def translated_errors(where: str) -> Iterator[None]:
+    """Translate errors of the client about the file ``where`` into the errors that :class:`Storage` promises."""
     try:
         yield
     except StoreError:
@@ -48,21 +48,21 @@ def told(where: str) -> Iterator[None]:
     except (OSError, RuntimeError, ValueError) as e:
         raise _translated(e, where) from e
     except BaseException as e:
-        if type(e).__name__ != "PanicException":  # Rust's own, which is no Exception
+        if type(e).__name__ != "PanicException":  # Rust's panic, which is not an Exception
             raise
-        raise StoreError(errno.EIO, f"the client of HDFS gave up: {e}; {_UNKNOWN}", where) from None
+        raise StoreError(errno.EIO, f"the HDFS client failed: {e}; {_UNKNOWN}", where) from None
 
 
-_UNKNOWN = "what HDFS says of it is all that is known"
+_UNKNOWN = "no more is known than this error: look into the logs of NameNode and DataNodes"
 
 
 def is_no_folder(error: Exception) -> bool:
-    """Whether a part of the path is a file."""
+    """Whether the error says that a part of the path is a file."""
     return "is not a directory" in str(error)
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether the same may succeed later."""
+    """Whether the same call may succeed later."""
     if isinstance(error, FileNotFoundError | FileExistsError):
         return False
     return _PASSES.search(str(error)) is not None
@@ -75,23 +75,25 @@ def _translated(error: Exception, where: str) -> Exception:
     if found is not None:
         short = f"{found['kind'].rpartition('.')[2]}: {found['text'].split(chr(92) + 'n', 1)[0]}"
     if _NO_NAME.search(text):
-        return InvalidPartitionPathError(f"{where!r} is no name that HDFS takes: {short}")
+        return InvalidPartitionPathError(f"{where!r} is not a name that HDFS allows: {short}")
     if is_no_folder(error):
         return StoreError(errno.ENOTDIR, f"{short}; a part of that path is a file; correct the path", where)
     if _NOT_ALLOWED.search(text):
         advice = "let the user (HADOOP_USER_NAME, or the Kerberos ticket's) write there, or run the job as its owner"
         return StoreError(errno.EACCES, f"{short}; {advice}", where)
     if _FULL.search(text):
-        return StoreError(errno.EDQUOT, f"{short}; raise the quota or make room; nothing is lost", where)
+        return StoreError(errno.EDQUOT, f"{short}; raise the quota or delete files; nothing is lost", where)
     if may_pass(error):
-        advice = "check that NameNode and DataNodes run and have room; a start goes on where this run ended"
+        advice = (
+            "check that NameNode and DataNodes run and have free space; the next start resumes where this run ended"
+        )
         return StoreError(errno.EIO, f"{short}; {advice}", where)
     return StoreError(errno.EIO, f"{short}; {_UNKNOWN}", where)
 
 
 LOG = logging.getLogger("tagstream")
 R = TypeVar("R")
-# A NameNode that starts, or DataNodes that died and are not known as dead yet, are waited for.
+# Seconds of retries while a NameNode starts, or while dead DataNodes are not known to be dead.
 RETRY_S = 180
 
 _made: dict[tuple[str, Options], Client] = {}
@@ -100,7 +102,7 @@ _lock = threading.Lock()
 
 
 def client(url: str, options: Options) -> Client:
-    """The client of a cluster in this process."""
+    """The client of a cluster in this process, made at its first use."""
     found = _made.get((url, options))
     if found is None:
         with _lock:
@@ -115,7 +117,7 @@ def _make(url: str, options: Options) -> Client:
 
 
 def until_done(action: Callable[[], R], what: str) -> R:
-    """Do something again while HDFS says that it can't now. What it does must be fine to be done twice."""
+    """Repeat an idempotent action while HDFS cannot serve it, for at most :data:`RETRY_S`; ``what`` is for the log."""
     began, wait, tries = time.monotonic(), 0.1, 1
     while True:
         try:
@@ -123,15 +125,15 @@ def until_done(action: Callable[[], R], what: str) -> R:
         except (OSError, RuntimeError) as e:
             if not may_pass(e) or time.monotonic() - began > RETRY_S:
                 raise
-            LOG.warning("%s: try %d failed (%s); it is tried again", what, tries, str(e).split("\n", 1)[0][:200])
+            LOG.warning("%s: attempt %d failed (%s); it is repeated", what, tries, str(e).split("\n", 1)[0][:200])
         time.sleep(wait)
         wait, tries = min(2 * wait, 5.0), tries + 1
 
 
 def _in_child() -> None:
-    """A client of the parent would hang here, if it were used and even if it were let go: it waits for its threads.
+    """Keep the parent's clients unused: using or freeing one would hang, because its threads do not exist in the child.
 
-    Also in a child that is about to run a program: Spark's JVM is started by one with code of its own before that.
+    This also holds in a child that is about to execute a program, such as Spark's JVM: Python code runs before that.
     """
     global _lock, _made
     _lock = threading.Lock()

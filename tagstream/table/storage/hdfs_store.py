@@ -1,7 +1,8 @@
 """Files on HDFS. Needs the extra ``hdfs``.
 
-A file that is being written is visible there, and empty. So it is written under a hidden name beside its own, which it gets
-by a rename that the NameNode refuses when the name is taken: create, publish and replace are one step each.
+HDFS shows a file while it is written, at first empty. So a file is written under a hidden name in the same folder and
+then renamed. The NameNode refuses a rename to an existing name. So creating, publishing and replacing are one step
+each.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ import pyarrow as pa
 from hdfs_native import Client, FileReader, FileStatus, WriteOptions
 
 from tagstream.table.storage.common import RangeReader, joined, read_numbered, swap_numbered
-from tagstream.table.storage.hdfs_client import NOT_COMPLETE, client, is_no_folder, told, until_done
+from tagstream.table.storage.hdfs_client import NOT_COMPLETE, client, is_no_folder, translated_errors, until_done
 from tagstream.table.storage.settings import Options, hdfs_options, parse_hdfs_url
 from tagstream.table.storage.storage import FileEntry, Register, at_once
 
 R = TypeVar("R")
 _TEMP_PREFIX = ".tagstream_tmp_"
 _CHUNK = 512  # the size of a block is a multiple of it
-_WHOLE = 4 << 20  # a file of so many bytes is read at once
-_IN_MEMORY = 16 << 20  # of a file that is being written
+_WHOLE = 4 << 20  # files of at most this size are read at once
+_IN_MEMORY = 16 << 20  # of a file that is written; the rest is on the local disk
 _PIECE = 4 << 20
 
 
@@ -41,41 +42,41 @@ class HdfsStorage:
 
     @classmethod
     def of_url(cls, url: str, settings: Mapping[str, str]) -> HdfsStorage:
-        """The storage of a URL; ``settings`` are Hadoop's."""
+        """The storage of a URL; ``settings`` are Hadoop's. ConfigError for a wrong URL."""
         return cls(*parse_hdfs_url(url), hdfs_options(settings))
 
     @property
     def root(self) -> str:
-        """The URL as Hadoop and Spark take it."""
+        """The URL as Hadoop and Spark use it."""
         return self.url + self.path
 
     @property
     def publishes_by_copy(self) -> bool:
-        """A rename is done or not."""
+        """False: a rename is atomic."""
         return False
 
     @property
     def is_remote(self) -> bool:
-        """The NameNode answers in its own time."""
+        """True: each call waits for the NameNode."""
         return True
 
     def below(self, rel: str) -> HdfsStorage:
-        """The storage of a folder."""
+        """The storage of a folder below this one."""
         return HdfsStorage(self.url, self._path(rel), self.options)
 
     def where(self, rel: str) -> str:
-        """The URL of ``rel``; InvalidPartitionPathError when it would leave the root."""
+        """The URL of ``rel``; InvalidPartitionPathError when it is outside of the root."""
         return self.url + self._path(rel)
 
     def exists(self, rel: str) -> bool:
-        """True when a file or folder of that name is there."""
+        """True when a file or folder with this name exists."""
         with suppress(FileNotFoundError):
             self._info(rel)
             return True
         return False
 
     def size(self, rel: str) -> int:
-        """Bytes of a file."""
+        """Size of a file in bytes."""
         return self._info(rel).size
 
     def list(self, rel: str, prefixes: tuple[str, ...] = ("",)) -> builtins.list[FileEntry]:
@@ -88,14 +89,14 @@ class HdfsStorage:
         return tuple(e.name for e in self.list(rel))
 
     def walk_files(self, rel: str) -> Iterator[str]:
-        """Names of all files below a folder."""
+        """Names of all files below a folder, relative to the root."""
         start = len(self.path.rstrip("/")) + 1
         for path, entry in sorted(self._entries(rel, recursive=True)):
             if not entry.is_dir:
                 yield path[start:]
 
     def stamp(self, rel: str) -> object | None:
-        """A folder's time of change is in milliseconds: two changes can have the same."""
+        """None: a folder's modification time is in milliseconds, and two changes can have the same."""
         self._path(rel)
         return None
 
@@ -114,7 +115,7 @@ class HdfsStorage:
         return self._do(rel, read)
 
     def open_input(self, rel: str) -> pa.NativeFile:
-        """The file: in memory when it is small, else read by ranges."""
+        """A file for Arrow: in memory when it is small, else read by ranges."""
         file = self._do(rel, _opened)
         size = len(file)
 
@@ -137,29 +138,29 @@ class HdfsStorage:
         self._do(rel, fetch)
 
     def write_new(self, rel: str, data: bytes) -> None:
-        """Create a small file."""
+        """Create a small file; FileExistsError when the name exists."""
         self._write(rel, lambda: [data], overwrite=False)
 
     def replace(self, rel: str, data: bytes) -> None:
-        """Write a small file over another."""
+        """Write a small file, over an existing one."""
         self._write(rel, lambda: [data], overwrite=True)
 
     @contextmanager
     def open_output(self, rel: str) -> Iterator[BinaryIO]:
-        """Kept here until its end, in memory or on the local disk: a DataNode that dies meanwhile can then be passed by."""
+        """A file to write. It is buffered in memory or on the local disk, so that the write to HDFS can be repeated."""
         self._file(rel)
         with tempfile.SpooledTemporaryFile(_IN_MEMORY) as out:
             yield cast(BinaryIO, out)
             self._write(rel, lambda: _pieces(cast(BinaryIO, out)), overwrite=True)
 
     def put(self, rel: str, local: str) -> None:
-        """Send a local file."""
+        """Copy a local file to ``rel``."""
         self._file(rel)
         with open(local, "rb") as source:
             self._write(rel, lambda: _pieces(source), overwrite=True)
 
     def publish(self, pairs: Sequence[tuple[str, str]], *, are_free: bool = False) -> None:
-        """Renames, which the NameNode refuses when the source is gone or the name is taken."""
+        """Rename staged files. The NameNode refuses a missing source and an existing target."""
         del are_free
         named = [(self._file(staged), self._file(final)) for staged, final in pairs]
         folders = sorted({final.rpartition("/")[0] for _, final in named})
@@ -167,24 +168,24 @@ class HdfsStorage:
         at_once(self, *(partial(self._rename, staged, final, overwrite=False) for staged, final in named))
 
     def read_register(self, rel: str) -> Register | None:
-        """A register is the file ``<rel>.<n>`` with the greatest ``n``, which is its version."""
+        """The register: the file ``<rel>.<n>`` with the greatest ``n``, which is its version."""
         return read_numbered(self, rel)
 
     def swap(self, rel: str, data: bytes, expected: str | None) -> str:
-        """The exclusive creation of the next number: of two writers at once one wins."""
+        """Create the next number exclusively: of two concurrent writers one gets StaleVersionError."""
         return swap_numbered(self, rel, data, expected)
 
     def delete(self, rel: str) -> bool:
-        """Remove a file; False when it was not there."""
+        """Remove a file; False when it did not exist."""
         self._file(rel)
         return self._do(rel, lambda c, path: c.delete(path))
 
     def delete_many(self, rels: Iterable[str]) -> None:
-        """Remove files, several at a time."""
+        """Remove files, several in parallel."""
         at_once(self, *(partial(self.delete, rel) for rel in rels))
 
     def delete_tree(self, rel: str) -> None:
-        """Remove a folder and all below it."""
+        """Remove a folder and everything below it."""
         if rel == "":
             raise ValueError(f"{self.root} is never deleted as a whole")
         self._do(rel, lambda c, path: c.delete(path, True))
@@ -196,10 +197,10 @@ class HdfsStorage:
         folders = [path for path, e in self._entries(rel, recursive=True, hidden=True) if e.is_dir]
         for path in (*sorted(folders, key=len, reverse=True), self._path(rel)):
             if self._do_at(path, _is_empty_folder):
-                self._do_at(path, lambda c, p: c.delete(p, False))  # refused where a file has come meanwhile
+                self._do_at(path, lambda c, p: c.delete(p, False))  # HDFS refuses it when a file was added meanwhile
 
     def clear_scratch(self, rel: str, before_ms: int) -> int:
-        """Remove old hidden files."""
+        """Remove hidden files older than ``before_ms``; returns their number."""
         found = self._entries(rel, recursive=True, hidden=True)
         old = [path for path, e in found if e.name.startswith(_TEMP_PREFIX) and e.mtime_ms < before_ms]
         return sum(self._do_at(path, lambda c, p: c.delete(p)) for path in old)
@@ -216,9 +217,9 @@ class HdfsStorage:
         return self._do_at(self._path(rel), action)
 
     def _do_at(self, path: str, action: Callable[[Client, str], R]) -> R:
-        """One call, done again while HDFS can't; what goes wrong is told as errors of files."""
+        """One call, repeated while HDFS cannot serve it, with its errors translated."""
         where = self.url + path
-        with told(where):
+        with translated_errors(where):
             return until_done(lambda: action(client(self.url, self.options), path), where)
 
     def _info(self, rel: str) -> FileEntry:
@@ -227,14 +228,14 @@ class HdfsStorage:
     def _entries(
         self, rel: str, *, recursive: bool = False, hidden: bool = False
     ) -> builtins.list[tuple[str, FileEntry]]:
-        """(path, entry) of what is in a folder, or anywhere below it."""
+        """(path, entry) of each entry of a folder, or of everything below it."""
 
         def find(c: Client, path: str) -> builtins.list[tuple[str, FileEntry]]:
             for _ in range(3):
                 try:
                     found = [(s.path, _entry(s)) for s in c.list_status(path, recursive)]
                     return [each for each in found if each[0] != path]
-                except FileNotFoundError:  # the folder, or one in it that went away meanwhile
+                except FileNotFoundError:  # the folder, or one inside it that was removed meanwhile
                     if not _is_there(c, path):
                         return []
                 except RuntimeError as e:
@@ -246,7 +247,7 @@ class HdfsStorage:
         return [(path, e) for path, e in self._do(rel, find) if hidden or not _is_hidden(e.name)]
 
     def _write(self, rel: str, pieces: Callable[[], Iterable[bytes]], *, overwrite: bool) -> None:
-        """A whole file, under a hidden name first; another one at each try: a file that was begun can't be gone on with."""
+        """Write a whole file under a hidden name and rename it. Each attempt has its own name: HDFS cannot resume a file."""
         target = self._file(rel)
         temps: builtins.list[str] = []
 
@@ -267,7 +268,7 @@ class HdfsStorage:
                     self._do_at(temp, lambda c, path: c.delete(path))
 
     def _rename(self, source: str, target: str, *, overwrite: bool) -> None:
-        """A rename whose answer was lost finds its source gone when it is sent again: nobody else takes it from there."""
+        """Rename a file. When the answer of a rename was lost, the repeated one finds no source, which counts as done."""
 
         def rename(c: Client, path: str) -> None:
             try:
@@ -300,11 +301,11 @@ def _make_folder(c: Client, path: str) -> None:
 
 
 def _opened(c: Client, path: str) -> FileReader:
-    """A file to be read, whole.
+    """Open a file for reading, with all its blocks.
 
-    With ``dfs.namenode.file.close.num-committed-allowed`` a NameNode closes a file when its last block is not complete yet,
-    which hdfs-native 0.14.7 leaves out without a word: the file then seems to end with the block before, or to be empty. A
-    moment later it is there.
+    With ``dfs.namenode.file.close.num-committed-allowed`` a NameNode closes a file before its last block is complete.
+    hdfs-native 0.14.7 silently omits that block: the file seems to be shorter, or empty. The error of this function is
+    retried until the block is complete.
     """
     file = c.read(path)
     if len(file) % _CHUNK == 0 and (size := c.get_file_info(path).length) != len(file):

@@ -1,15 +1,15 @@
-"""Clients of object stores: made once a process, their errors translated, conditional puts repeated.
+"""Clients of object stores: made once for each process. Errors are translated, conditional puts are repeated.
 
-A process makes one client for each bucket and its options at the first use, and sends it to no other process. A
-process that has made a request and then forks leaves a child in which every request hangs (obstore 0.12.1): the
-threads that carry the requests do not exist there. So a process that forks makes no request
-(``streaming/job/python_daemon.py``), and in a child that would hang the first use raises an error.
+A process makes one client for each bucket and its options at the first use. Clients are not sent to other processes. A
+process that has made a request and then forks has a child in which every request hangs (obstore 0.12.1): the
+threads for requests do not exist there. So a process that forks makes no request
+(``streaming/job/python_daemon.py``), and in such a child the first use raises an error.
 
-What obstore raises becomes an error that the rest of the program knows. It is translated only here.
+Errors of obstore become the errors that :class:`Storage` promises.
 
-A conditional put may be sent without an answer. The client itself sends such a request only once: it would take
-its own object for another writer's. Here it is sent again until an answer comes. Only the answer to the first
-request surely speaks of other writers.
+A conditional put may be executed without an answer. The client sends such a request only once, because it would take
+its own object for another writer's. Here it is repeated until an answer comes. Only the answer to the first request
+certainly is about other writers.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ from obstore.store import AzureStore, GCSStore, ObjectStore, S3Store
 from tagstream.table.errors import ConfigError, InvalidPartitionPathError, StoreError
 from tagstream.table.storage.settings import AZURE, GCS, Options, Place, profile_keys, profile_of, secrets_of
 
-# A store that answers 503, breaks connections or stands still is waited for; longer than one request may take. A driver that
-# has waited longer than its lease lasts finds that out by its next look at it.
+# Seconds of retries on a store that answers 503, breaks connections or hangs: more than the timeout of one request. A
+# driver whose lease expires during retries notices it at its next check of the lease.
 RETRY_S = 60
 _BACKOFF = {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=4), "base": 2}
 _CLIENT = {"timeout": "30s", "connect_timeout": "5s"}
@@ -47,7 +47,7 @@ _CLIENT = {"timeout": "30s", "connect_timeout": "5s"}
 
 @dataclass(frozen=True)
 class Clients:
-    """Two of one bucket. ``once`` sends each request one time: of a conditional put it must be known how often it went."""
+    """Two clients of a bucket. ``once`` sends each request one time: for conditional puts, whose repeats are counted."""
 
     store: ObjectStore
     once: ObjectStore
@@ -61,14 +61,20 @@ _is_fork_of_user = False
 
 
 def clients(place: Place, options: Options, settings: Callable[[], Mapping[str, str]]) -> Clients:
-    """The clients of a bucket in this process. ``settings``: Hadoop's, as this process was given them."""
+    """The clients of a bucket in this process. ``settings``: Hadoop's settings of this process.
+
+    Raises StoreError in a child that was forked after its parent used a client; ConfigError for settings that a client
+    cannot use.
+    """
     global _used
     found = _made.get((place, options))
     if found is not None:
         return found
     if _is_fork_of_user:
         raise StoreError(
-            0, "this process was forked by one that had used the store, and would hang: start it by spawn", place.url
+            0,
+            "this process was forked from one that had used the store, so requests would hang: start it by spawn",
+            place.url,
         )
     with _lock:
         found = _made.get((place, options))
@@ -94,14 +100,14 @@ def _make(place: Place, options: Options, settings: Mapping[str, str], env: Mapp
 
     try:
         return Clients(made(10), made(0))
-    except BaseException as e:  # a setting that the client can't take ends in Rust's own panic, which is no Exception
+    except BaseException as e:  # a setting that the client cannot use ends in Rust's panic, which is not an Exception
         if isinstance(e, KeyboardInterrupt | SystemExit):
             raise
-        raise ConfigError(f"{place.url}: the store's settings can't be used: {type(e).__name__}: {e}") from None
+        raise ConfigError(f"{place.url}: the store's settings cannot be used: {type(e).__name__}: {e}") from None
 
 
 def _in_child() -> None:
-    """Let go of nothing: a client may wait for threads that are not there. The child may be about to run a program only."""
+    """Keep the parent's clients unused: freeing one may hang. The child may only be about to execute a program."""
     global _lock, _made, _is_fork_of_user
     _lock = threading.Lock()
     _is_fork_of_user = _is_fork_of_user or _used
@@ -112,14 +118,14 @@ def _in_child() -> None:
 os.register_at_fork(after_in_child=_in_child)
 
 
-# An answer that will be the same however often it is asked: the request itself is wrong. Others may go away.
+# Status codes of a wrong request, which always gets the same answer. Other errors may pass.
 _FINAL = re.compile(r"status code: 4(?!08|09|25|29)\d\d|status: 4(?!08|09|25|29)\d\d", re.IGNORECASE)
 _BUCKET = re.compile(r"NoSuchBucket|ContainerNotFound|The specified bucket does not exist", re.IGNORECASE)
 _RANGE = re.compile(r"\b416\b|InvalidRange|RangeNotSatisfiable|larger than file size|requested range", re.IGNORECASE)
 _ADVICE = (
     (
         re.compile(r"ExpiredToken|TokenRefreshRequired|RequestTimeTooSkewed|token.*expired", re.IGNORECASE),
-        "the credentials have run out, or this machine's clock is wrong: give new ones and start again; nothing is lost",
+        "the credentials have expired, or this machine's clock is wrong: correct that and start again; nothing is lost",
     ),
     (
         re.compile(r"169\.254\.169\.254|metadata|InvalidAccessKeyId|SignatureDoesNotMatch|credential", re.IGNORECASE),
@@ -128,18 +134,18 @@ _ADVICE = (
     ),
     (
         re.compile(r"dns error|Connection refused|tcp connect|timed out|TimedOut|connect", re.IGNORECASE),
-        "the store does not answer: check endpoint, network and proxy; a start goes on where this run ended",
+        "the store does not answer: check endpoint, network and proxy; the next start resumes where this run ended",
     ),
     (
         re.compile(r"\b50[0234]\b|SlowDown|InternalError", re.IGNORECASE),
-        "the store is overloaded or broken; a start goes on where this run ended",
+        "the store is overloaded or broken; the next start resumes where this run ended",
     ),
 )
 
 
 @contextmanager
-def told(where: str) -> Iterator[None]:
-    """Raise what goes wrong with the file ``where`` as the errors that :class:`Storage` promises."""
+def translated_errors(where: str) -> Iterator[None]:
+    """Translate errors of the client about the file ``where`` into the errors that :class:`Storage` promises."""
     try:
         yield
     except FileNotFoundError as e:
@@ -151,7 +157,7 @@ def told(where: str) -> Iterator[None]:
     except (InvalidPathError, ValueError) as e:
         if not isinstance(e, InvalidPathError) and "parse path" not in str(e):
             raise
-        raise InvalidPartitionPathError(f"{where!r} is no name that an object store can hold: {_short(e)}") from None
+        raise InvalidPartitionPathError(f"{where!r} is not a name that object stores allow: {_short(e)}") from None
     except (PermissionDeniedError, UnauthenticatedError) as e:
         text = f"the store refused the request ({_short(e)}); {_advice(e, _MAY_NOT)}"
         raise StoreError(errno.EACCES, text, where) from e
@@ -159,30 +165,32 @@ def told(where: str) -> Iterator[None]:
         raise StoreError(errno.EIO, f"{_short(e)}; {_advice(e, _UNKNOWN)}", where) from e
 
 
-_NO_BUCKET = "the bucket (container) does not exist: make it, or correct the URL"
-_MAY_NOT = "the credentials may not do that: give them the permissions that docs/operations/storage.md lists, or others"
-_UNKNOWN = "what the store says of it is all that is known"
+_NO_BUCKET = "the bucket (container) does not exist: create it, or correct the URL"
+_MAY_NOT = (
+    "the credentials do not allow it: give them the permissions that docs/operations/storage.md lists, or use others"
+)
+_UNKNOWN = "no more is known than this error: look into the store's logs"
 
 
 def missing(where: str) -> FileNotFoundError:
-    """There is no such object."""
+    """The error for an object that does not exist."""
     return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), where)
 
 
 def taken(where: str) -> FileExistsError:
-    """There is such an object already."""
+    """The error for an object that exists already."""
     return FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), where)
 
 
 def may_pass(error: BaseError) -> bool:
-    """Whether the same request may succeed later, or may even have been carried out."""
+    """Whether the same request may succeed later, or may have succeeded without an answer."""
     text = str(error)
     final = isinstance(error, PermissionDeniedError | UnauthenticatedError | InvalidPathError)
     return not final and _FINAL.search(text) is None
 
 
 def is_out_of_range(error: BaseError) -> bool:
-    """Whether a range was asked for that begins behind the end of the object."""
+    """Whether the error says that a range begins after the end of the object."""
     return _RANGE.search(str(error)) is not None
 
 
@@ -192,7 +200,7 @@ def _advice(error: BaseError, otherwise: str) -> str:
 
 
 def _short(error: Exception) -> str:
-    """The first line and the store's own code, without the query of a URL: a signed one is a key."""
+    """The first line and the store's error code, without the query of a URL: a signed query is a key."""
     text = re.sub(r"(https?://[^\s?]*)\?[^\s\"')]*", r"\1", str(error))
     line = next((line.strip() for line in text.splitlines() if line.strip()), type(error).__name__)
     code = re.search(r"<Code>(\w+)</Code>", text)
@@ -200,9 +208,10 @@ def _short(error: Exception) -> str:
 
 
 def put_once(send: Callable[[], str], is_own: Callable[[], str | None]) -> str | None:
-    """Send a conditional put until it is answered; the object's version, or None when another's was there before.
+    """Repeat a conditional put until it is answered. Returns the object's version; None when another writer's object exists.
 
-    ``is_own`` looks at what is there: its version when it is what is being put. An error that stays is raised.
+    ``send`` sends the put and returns the version. ``is_own`` reads the object and returns its version when its content
+    is what is being put, else None. An error that does not pass is raised.
     """
     unknown = False
     waits = _waits()
@@ -225,7 +234,7 @@ def put_once(send: Callable[[], str], is_own: Callable[[], str | None]) -> str |
 
 
 def _waits() -> Iterator[float]:
-    """Seconds between the attempts, as the client's own: doubling, up to a sum."""
+    """Seconds between the attempts, with the client's backoff: doubled up to 4 s, for :data:`RETRY_S` in total."""
     began, wait = time.monotonic(), 0.1
     while time.monotonic() - began < RETRY_S:
         yield wait

@@ -1,6 +1,6 @@
-"""The storage of a URL, by its scheme; and whether files could be written there.
+"""Open the storage of a URL by its scheme, and check whether files can be written there.
 
-What reads the job's options opens the storage. All other code gets a storage as an argument.
+The code that reads the job's options opens storages. All other code gets a storage as an argument.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import replace
 from pathlib import PurePosixPath
 from urllib.parse import quote, unquote, urlsplit
 
-from tagstream.table.errors import ConfigError
+from tagstream.table.errors import WORKERS, ConfigError, missing_package
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.storage.settings import HDFS_SCHEME, SCHEMES, kept_settings, parse_hdfs_url, parse_object_url
 from tagstream.table.storage.storage import Storage
 
 
 def open_storage(url: str) -> Storage:
-    """A storage for a path or a URL; a scheme that is not supported raises ConfigError by its name."""
+    """A storage for a path or URL; ConfigError names a scheme that is not supported."""
     if not url:
         raise ConfigError("the table's base path is empty: give a folder, for example /data/tables/orders")
     scheme = urlsplit(url).scheme if "://" in url or url.startswith("file:") else "file"
@@ -32,9 +32,9 @@ def open_storage(url: str) -> Storage:
 
 
 def canonical(place: str) -> str:
-    """A path or URL as it is known however it was spelled: an absolute path, or a URL as :attr:`Storage.root` has it.
+    """The one spelling of a path or URL: an absolute path, or a URL as :attr:`Storage.root` has it.
 
-    Nothing is opened; a scheme that is not supported stays as it is.
+    Nothing is opened. A URL of an unsupported scheme is returned unchanged.
     """
     if place.startswith(f"{HDFS_SCHEME}://"):
         return "".join(parse_hdfs_url(place))
@@ -47,34 +47,34 @@ def canonical(place: str) -> str:
 
 
 def uri(where: str) -> str:
-    """What :meth:`Storage.where` tells as a URI, in which Spark and Hadoop quote what is no plain character."""
+    """The URI of a path or URL of :meth:`Storage.where`, with special characters quoted as Spark and Hadoop do."""
     scheme, sign, rest = where.partition("://")
     return scheme + sign + quote(rest, safe="/@:") if sign else PurePosixPath(where).as_uri()
 
 
 def path_of(text: str) -> str:
-    """What :meth:`Storage.where` tells of a file that Spark names by a URI."""
+    """The path or URL of :meth:`Storage.where` for a URI of Spark: the inverse of :func:`uri`."""
     scheme, sign, rest = text.partition("://")
     return f"{scheme}{sign}{unquote(rest)}" if sign and scheme != "file" else unquote(urlsplit(text).path)
 
 
 def unsynced(storage: Storage) -> Storage:
-    """The same files for what need not outlive the machine: no disk is waited for where there is one."""
+    """The same storage without waiting for the disk, for files that need not survive a crash of the machine."""
     return replace(storage, sync=False) if isinstance(storage, PosixStorage) else storage
 
 
 def private(storage: Storage) -> Storage:
-    """The same files, and those written from now on for their owner alone, where the store has owners."""
+    """The same storage, whose new files only their owner can read, where the store has owners."""
     return replace(storage, mode=0o600) if isinstance(storage, PosixStorage) else storage
 
 
 def same_place(one: str, other: str) -> bool:
-    """Whether two URLs are of one folder, by links and second mounts, too."""
+    """Whether two URLs name the same folder, also through links and second mounts."""
     first, second = open_storage(one), open_storage(other)
     if isinstance(first, PosixStorage) and isinstance(second, PosixStorage) and first != second:
         try:
             return os.path.samefile(first.root, second.root)
-        except OSError:  # one of them is not there
+        except OSError:  # one of them does not exist
             return False
     return first.root == second.root
 
@@ -87,7 +87,7 @@ def _object_store(url: str) -> Storage:
     try:
         from tagstream.table.storage.object_store import ObjectStorage
     except ImportError as e:
-        raise _without(url, "s3", "obstore", e) from None
+        raise missing_package(url, "obstore", e, "s3", WORKERS) from None
     return ObjectStorage.of_url(url, kept_settings(), os.environ)
 
 
@@ -95,18 +95,11 @@ def _hdfs(url: str) -> Storage:
     try:
         from tagstream.table.storage.hdfs_store import HdfsStorage
     except ImportError as e:
-        raise _without(url, "hdfs", "hdfs-native", e) from None
+        raise missing_package(url, "hdfs-native", e, "hdfs", WORKERS) from None
     return HdfsStorage.of_url(url, kept_settings())
 
 
-def _without(url: str, extra: str, package: str, error: ImportError) -> ConfigError:
-    return ConfigError(
-        f"{url}: the package {package} is missing ({error}); install it with pip install 'tagstream[{extra}]' (in a "
-        f"checkout: pip install '.[{extra}]'), on every host that runs Spark's workers"
-    )
-
-
-# What opens a URL of a scheme.
+# The function that opens a URL, by scheme.
 OPENERS: dict[str, Callable[[str], Storage]] = {
     "file": _posix,
     HDFS_SCHEME: _hdfs,
@@ -114,16 +107,16 @@ OPENERS: dict[str, Callable[[str], Storage]] = {
 }
 
 
-def is_ours(root: str) -> bool:
-    """Whether a folder is on a store that this program reads itself."""
+def is_supported(root: str) -> bool:
+    """Whether this program has a storage for the scheme of a folder."""
     scheme = urlsplit(root).scheme if "://" in root or root.startswith("file:") else "file"
     return scheme in OPENERS
 
 
 def why_not_writable(storage: Storage) -> str | None:
-    """Why no file can be written there; None when nothing speaks against it, or when the kind of store can't tell before.
+    """The reason why files cannot be written there; None when there is none, or when the store cannot say it in advance.
 
-    A folder that is not there yet would be made in the nearest one above that is.
+    For a folder that does not exist the nearest existing parent is checked.
     """
     if not isinstance(storage, PosixStorage):
         return None
@@ -131,7 +124,7 @@ def why_not_writable(storage: Storage) -> str | None:
     while not os.path.lexists(place):
         place = os.path.dirname(place)
     if not os.path.isdir(place):
-        return f"{place} is a file, or a link that leads nowhere"
+        return f"{place} is a file, or a link to a missing folder"
     if not os.access(place, os.R_OK | os.W_OK | os.X_OK):
-        return f"user {os.geteuid()} may not read and write in {place}, or its file system is read-only"
+        return f"user {os.geteuid()} cannot read and write in {place}, or its file system is read-only"
     return None

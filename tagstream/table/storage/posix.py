@@ -1,7 +1,7 @@
-"""Files on a POSIX file system, local or mounted: links for exclusive names, renames for replacing, fsync for durability.
+"""Files on a POSIX file system, local or mounted: links create names, renames replace files, fsync makes them durable.
 
-Hadoop's checksummed file system leaves ``.<name>.crc`` files beside its own; they are never listed here, and one that
-would contradict a file written or removed here is removed with it.
+Hadoop's checksummed file system writes ``.<name>.crc`` files next to its files. They are never listed. When a file is
+written or removed here, its checksum file is removed, because it would not match.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ _TEMP_PREFIX = ".tagstream_tmp_"
 
 @dataclass(frozen=True)
 class PosixStorage:
-    """The files below ``root``, an absolute local path. ``sync``: whether a written file is forced to the disk; ``mode``:
-    who may read it.
+    """The files below ``root``, an absolute local path.
+
+    ``sync``: whether a written file is forced to the disk. ``mode``: the permissions of new files.
     """
 
     root: str
@@ -36,32 +37,32 @@ class PosixStorage:
 
     @property
     def publishes_by_copy(self) -> bool:
-        """A link is there or not."""
+        """False: a link is atomic."""
         return False
 
     @property
     def is_remote(self) -> bool:
-        """A system call is over before a thread could begin."""
+        """False: a system call takes less time than starting a thread."""
         return False
 
     def below(self, rel: str) -> PosixStorage:
-        """The storage of a folder."""
+        """The storage of a folder below this one."""
         return PosixStorage(self.where(rel), self.sync, self.mode)
 
     def where(self, rel: str) -> str:
-        """The absolute path of ``rel``; InvalidPartitionPathError when it would leave the root."""
+        """The absolute path of ``rel``; InvalidPartitionPathError when it is outside of the root."""
         return joined(self.root, rel)
 
     def exists(self, rel: str) -> bool:
-        """True when a file or folder of that name is there."""
+        """True when a file or folder with this name exists."""
         return os.path.lexists(self.where(rel))
 
     def size(self, rel: str) -> int:
-        """Bytes of a file."""
+        """Size of a file in bytes."""
         return os.stat(self.where(rel)).st_size
 
     def list(self, rel: str, prefixes: tuple[str, ...] = ("",)) -> builtins.list[FileEntry]:
-        """The entries of a folder, sorted by name; names without one of the prefixes cost no look at the file."""
+        """The entries of a folder, sorted by name. Files without one of the prefixes are not opened or read (no stat)."""
         try:
             with os.scandir(self.where(rel)) as entries:
                 found = [_entry(e) for e in entries if e.name.startswith(prefixes) and not _is_hidden(e.name)]
@@ -77,7 +78,7 @@ class PosixStorage:
             return ()
 
     def walk_files(self, rel: str) -> Iterator[str]:
-        """Names of all files below a folder; no file is looked at."""
+        """Names of all files below a folder, relative to the root, without a stat of each file."""
         try:
             with os.scandir(self.where(rel)) as entries:
                 found = sorted((e.name, e.is_dir()) for e in entries if not _is_hidden(e.name))
@@ -91,7 +92,7 @@ class PosixStorage:
                 yield child
 
     def stamp(self, rel: str) -> object | None:
-        """Inode and time of change of the folder."""
+        """Inode and modification time of the folder."""
         try:
             stat = os.stat(self.where(rel))
         except FileNotFoundError:
@@ -110,11 +111,11 @@ class PosixStorage:
             return f.read(length)
 
     def open_input(self, rel: str) -> pa.NativeFile:
-        """The file, mapped into memory."""
+        """The file, memory-mapped."""
         path = self.where(rel)
         try:
             return pa.memory_map(path)
-        except FileNotFoundError:  # Arrow's tells the name in its text only
+        except FileNotFoundError:  # Arrow's error has the name only in its text
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path) from None
 
     def fetch(self, rel: str, local: str) -> None:
@@ -122,7 +123,7 @@ class PosixStorage:
         shutil.copyfile(self.where(rel), local)
 
     def write_new(self, rel: str, data: bytes) -> None:
-        """Create a small file, by the link of a whole one."""
+        """Create a small file by linking a complete one; FileExistsError when the name exists."""
         temp = self._stage(rel, data)
         try:
             self._link(temp, self.where(rel))
@@ -130,12 +131,12 @@ class PosixStorage:
             os.unlink(temp)
 
     def replace(self, rel: str, data: bytes) -> None:
-        """Write a small file over another."""
+        """Write a small file, over an existing one."""
         self._move(self._stage(rel, data), self.where(rel))
 
     @contextmanager
     def open_output(self, rel: str) -> Iterator[BinaryIO]:
-        """A hidden file beside the final name, which it gets at the end."""
+        """A file to write: hidden, in the same folder, until it is complete and gets its name."""
         target = self.where(rel)
         fd, temp = self._temp(target)
         try:
@@ -154,7 +155,10 @@ class PosixStorage:
             shutil.copyfileobj(source, out, 1 << 20)
 
     def publish(self, pairs: Sequence[tuple[str, str]], *, are_free: bool = False) -> None:
-        """Links: one fails when its source is gone or its name taken. Folders are forced to the disk once each, together."""
+        """Link staged files. A missing source and an existing target fail.
+
+        Each folder is forced to the disk once, at the end.
+        """
         del are_free
         folders = set()
         for staged, final in pairs:
@@ -168,15 +172,15 @@ class PosixStorage:
         each(self._sync_folder, folders)
 
     def read_register(self, rel: str) -> Register | None:
-        """A register is the file ``<rel>.<n>`` with the greatest ``n``, which is its version."""
+        """The register: the file ``<rel>.<n>`` with the greatest ``n``, which is its version."""
         return read_numbered(self, rel)
 
     def swap(self, rel: str, data: bytes, expected: str | None) -> str:
-        """The exclusive creation of the next number: of two writers at once one wins."""
+        """Create the next number exclusively: of two concurrent writers one gets StaleVersionError."""
         return swap_numbered(self, rel, data, expected)
 
     def delete(self, rel: str) -> bool:
-        """Remove a file; False when it was not there."""
+        """Remove a file; False when it did not exist."""
         target = self.where(rel)
         _unlink_crc(target)
         try:
@@ -191,11 +195,11 @@ class PosixStorage:
             self.delete(rel)
 
     def delete_tree(self, rel: str) -> None:
-        """Remove a folder and all below it."""
+        """Remove a folder and everything below it."""
         if rel == "":
             raise ValueError(f"{self.root} is never deleted as a whole")
         target = self.where(rel)
-        # Late tasks of a dead run may still add files while the tree is removed.
+        # Late tasks of a failed run may still add files while the tree is removed.
         for _ in range(3):
             try:
                 shutil.rmtree(target)
@@ -211,15 +215,15 @@ class PosixStorage:
         if rel == "":
             raise ValueError(f"{self.root} is never deleted as a whole")
         for folder, _, _ in os.walk(self.where(rel), topdown=False):
-            with suppress(OSError):  # it has files, or has them by now
+            with suppress(OSError):  # it has files, perhaps new ones
                 os.rmdir(folder)
 
     def clear_scratch(self, rel: str, before_ms: int) -> int:
-        """Remove old hidden files."""
+        """Remove hidden files older than ``before_ms``; returns their number."""
         found = 0
         for folder, _, names in os.walk(self.where(rel)):
             for path in (os.path.join(folder, name) for name in names if name.startswith(_TEMP_PREFIX)):
-                with suppress(FileNotFoundError):  # its writer has ended just now
+                with suppress(FileNotFoundError):  # its writer has just finished
                     if os.stat(path).st_mtime_ns < before_ms * 1_000_000:
                         os.unlink(path)
                         found += 1
@@ -231,7 +235,7 @@ class PosixStorage:
         return tempfile.mkstemp(prefix=_TEMP_PREFIX, dir=folder)
 
     def _stage(self, rel: str, data: bytes) -> str:
-        """Write ``data`` to a hidden file in the folder of ``rel``; returns its absolute path."""
+        """Write ``data`` to a hidden file in the folder of ``rel``. Returns its absolute path."""
         fd, temp = self._temp(self.where(rel))
         with os.fdopen(fd, "wb") as f:
             f.write(data)
@@ -245,7 +249,7 @@ class PosixStorage:
             os.fsync(f.fileno())
 
     def _link(self, source: str, target: str) -> None:
-        # A stale checksum file of an earlier file of this name would make Hadoop refuse the new one.
+        # A checksum file of an earlier file with this name would make Hadoop refuse the new one.
         _unlink_crc(target)
         os.link(source, target)
         self._sync_folder(os.path.dirname(target))
@@ -268,7 +272,7 @@ class PosixStorage:
 def _entry(entry: os.DirEntry[str]) -> FileEntry | None:
     try:
         stat = entry.stat()
-    except FileNotFoundError:  # removed between the listing and the stat
+    except FileNotFoundError:  # removed after the listing
         return None
     return FileEntry(entry.name, stat.st_size, entry.is_dir(), stat.st_mtime_ns // 1_000_000)
 

@@ -1,16 +1,16 @@
-"""Places on HDFS and on object stores, and the settings of their clients, under Hadoop's own names.
+"""Places on HDFS and object stores, and the settings of their clients, under Hadoop's names.
 
-The command line keeps the file system settings of the properties and of Spark (``fs.s3a.endpoint``,
-``dfs.replication``, ... without ``spark.hadoop.``) in one variable of the process's environment, and gives the
-same variable to Spark's workers. So keys and tokens are in no file, no pickle and no log: a storage is sent as its
-URL and the settings that are not secret.
+The command line stores the file system settings of the properties and of Spark (``fs.s3a.endpoint``,
+``dfs.replication``, ... without ``spark.hadoop.``) in one environment variable of the process and of Spark's workers.
+So keys and tokens are in no file, no pickle and no log: a storage is sent as its URL and the settings that are not
+secret.
 
 Each place has one spelling: ``hdfs://HOST:PORT/folder`` (or the name of a cluster instead of the host), and
 Hadoop's scheme for the URLs of S3, Google's and Azure's stores.
 
-Options are sent to the tasks with a storage. Secrets are looked up in each process that makes a client, and are
-sent nowhere. A setting of one bucket (``fs.s3a.bucket.NAME.endpoint``) has precedence over that of all buckets. Of
-a profile of ``~/.aws``, fixed keys are read here; other profiles need AWS's own client.
+Options are sent to the tasks with a storage. Secrets are never sent: each process that makes a client reads them. A
+setting of one bucket (``fs.s3a.bucket.NAME.endpoint``) takes precedence over that of all buckets. Fixed keys of a
+profile of ``~/.aws`` are read here; other profiles need AWS's own client.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _OURS = ("fs.", "dfs.", "hadoop.security.", "google.cloud.auth.")
 
 
 def store_settings(spark_conf: Mapping[str, str]) -> dict[str, str]:
-    """What Spark's settings say of file systems, by Hadoop's names."""
+    """The file system settings in Spark's configuration, by Hadoop's names."""
     found = {name.removeprefix(_SPARK): value for name, value in spark_conf.items() if name.startswith(_SPARK)}
     return {name: value for name, value in found.items() if name.startswith(_OURS)}
 
 
 def keep_settings(settings: Mapping[str, str], env: MutableMapping[str, str]) -> None:
-    """Make these the settings of every storage that this process opens, and of those it starts."""
+    """Make these the settings of every storage that this process and its children open: set :data:`VARIABLE` in ``env``."""
     if settings:
         env[VARIABLE] = json.dumps(dict(settings))
     else:
@@ -45,7 +45,7 @@ def keep_settings(settings: Mapping[str, str], env: MutableMapping[str, str]) ->
 
 
 def kept_settings(env: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The settings of this process; empty where nothing was given: then the environment's own variables are all there is."""
+    """The settings of this process; empty when none were given. Clients then use the environment's other variables."""
     text = (os.environ if env is None else env).get(VARIABLE)
     found: dict[str, str] = json.loads(text) if text else {}
     return found
@@ -59,7 +59,7 @@ Options = tuple[tuple[str, str], ...]
 
 
 def parse_hdfs_url(url: str) -> tuple[str, str]:
-    """The NameNode's (or cluster's) URL and the path; ConfigError for what is none. Nothing is quoted in a path."""
+    """(URL of the NameNode or cluster, path); ConfigError for a wrong URL. Paths have no quoted characters."""
     authority, _, path = url.partition("://")[2].partition("/")
     parts = [part for part in path.split("/") if part]
     if "@" in authority or any(part in (".", "..") for part in parts):
@@ -68,20 +68,20 @@ def parse_hdfs_url(url: str) -> tuple[str, str]:
 
 
 def hdfs_options(settings: Mapping[str, str]) -> Options:
-    """Hadoop's settings that the client takes; where there are none it reads the files in HADOOP_CONF_DIR."""
+    """Hadoop's settings for the client; without any the client reads the files in HADOOP_CONF_DIR."""
     names = (name for name in settings if name.startswith(_SETTINGS) and not any(s in name for s in _SECRET))
     return tuple(sorted((name, settings[name]) for name in names))
 
 
 S3, GCS, AZURE = "s3a", "gs", "abfss"
-# A scheme as people write it, and the one that Hadoop's file system for that store has.
+# A scheme as users write it, and the scheme of Hadoop's file system for that store.
 SCHEMES = {"s3": S3, "s3a": S3, "s3n": S3, "gs": GCS, "abfss": AZURE, "abfs": AZURE}
 _AZURE_HOST = re.compile(r"(?P<account>[a-z0-9]+)\.(?:dfs|blob)\.(?P<rest>[a-z0-9.-]+)$")
 
 
 @dataclass(frozen=True)
 class Place:
-    """A bucket (of Azure: a container of an account). ``scheme`` is Hadoop's: s3a, gs or abfss."""
+    """A bucket (on Azure: a container of an account). ``scheme`` is Hadoop's: s3a, gs or abfss."""
 
     scheme: str
     bucket: str
@@ -89,18 +89,18 @@ class Place:
 
     @property
     def url(self) -> str:
-        """The bucket's URL, as Hadoop and Spark take it."""
+        """The bucket's URL, as Hadoop and Spark use it."""
         return f"{self.scheme}://{self.bucket}{'@' + self.account if self.account else ''}"
 
 
 def parse_object_url(url: str) -> tuple[Place, str]:
-    """The bucket and the key of a URL; ConfigError when it names none. Keys stand in URLs as they are, nothing is quoted."""
+    """(bucket, key) of a URL; ConfigError when it names no bucket. Keys in URLs have no quoted characters."""
     given, _, rest = url.partition("://")
     scheme = SCHEMES[given]
     host, _, path = rest.partition("/")
     key = "/".join(part for part in path.split("/") if part)
     if any(part in (".", "..") for part in key.split("/")) or "\0" in key:
-        raise ConfigError(f"{url}: a path on an object store has no parts named . or ..; write it out")
+        raise ConfigError(f"{url}: a path on an object store cannot have parts named . or ..; write it out")
     if scheme != AZURE:
         if not host or "@" in host:
             raise ConfigError(f"{_shown(url)}: names no bucket; write {given}://BUCKET/FOLDER")
@@ -115,14 +115,14 @@ def parse_object_url(url: str) -> tuple[Place, str]:
 
 
 def account_name(place: Place) -> str:
-    """The name of the storage account of a place on Azure."""
+    """Name of the storage account of a place on Azure."""
     found = _AZURE_HOST.match(place.account)
     assert found is not None
     return found["account"]
 
 
 def _shown(url: str) -> str:
-    """A wrong URL for a message: without what may be a password."""
+    """A wrong URL for a message, without a possible password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
 
@@ -134,7 +134,7 @@ ANONYMOUS, PROFILE = "AnonymousAWSCredentialsProvider", "ProfileCredentialsProvi
 
 
 def object_options(place: Place, settings: Mapping[str, str], env: Mapping[str, str]) -> Options:
-    """What a client of this bucket needs to know beside its keys, sorted."""
+    """The options of a client for this bucket, without secrets, sorted."""
     if place.scheme == S3:
         made = _s3_options(place, settings, env)
     elif place.scheme == GCS:
@@ -146,7 +146,7 @@ def object_options(place: Place, settings: Mapping[str, str], env: Mapping[str, 
 
 
 def secrets_of(place: Place, settings: Mapping[str, str]) -> dict[str, str]:
-    """The keys that the settings have for this bucket; empty: the environment, a role or a metadata service has them."""
+    """The keys for this bucket in the settings. Empty: the environment, a role or a metadata service has them."""
     if place.scheme == S3:
         made = _s3_secrets(place, settings)
     elif place.scheme == GCS:
@@ -157,7 +157,7 @@ def secrets_of(place: Place, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def profile_of(place: Place, settings: Mapping[str, str], env: Mapping[str, str]) -> str | None:
-    """The profile of ``~/.aws`` that the keys are in; None when they come from elsewhere."""
+    """The profile of ``~/.aws`` that has the keys; None when the settings, the environment or a role has them."""
     if place.scheme != S3 or _s3_secrets(place, settings)["access_key_id"]:
         return None
     named = env.get("AWS_PROFILE")
@@ -178,7 +178,7 @@ def _s3_options(place: Place, settings: Mapping[str, str], env: Mapping[str, str
         endpoint = f"{'http' if plain else 'https'}://{endpoint}"
     region = _s3a(place, settings, "endpoint.region") or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or ""
     amazon = _AWS_HOST.match(urlsplit(endpoint).hostname or "")
-    if amazon is not None:  # the client makes the same of the region
+    if amazon is not None:  # the client derives the same endpoint from the region
         region, endpoint = region or amazon["region"] or "", ""
     path_style = _s3a(place, settings, "path.style.access").lower() == "true"
     hosted = not path_style and "." not in place.bucket and not _is_address(endpoint)
@@ -236,7 +236,7 @@ _NAMES = {
 
 
 def profile_keys(profile: str, env: Mapping[str, str]) -> dict[str, str]:
-    """The keys of a profile; ConfigError when there are none, or none that stand there themselves."""
+    """The keys of a profile; ConfigError when its files have no fixed keys for it."""
     home = env.get("HOME") or os.path.expanduser("~")
     credentials = env.get("AWS_SHARED_CREDENTIALS_FILE") or f"{home}/.aws/credentials"
     config = env.get("AWS_CONFIG_FILE") or f"{home}/.aws/config"
@@ -245,10 +245,12 @@ def profile_keys(profile: str, env: Mapping[str, str]) -> dict[str, str]:
         try:
             found.read(path, encoding="utf-8")
         except (configparser.Error, UnicodeDecodeError):
-            raise ConfigError(f"{path} is no file of profiles that can be read") from None  # its lines are keys
+            raise ConfigError(
+                f"{path} cannot be read as a file of AWS profiles"
+            ) from None  # no cause: its lines are keys
         if found.has_option(section, "aws_access_key_id"):
             return {ours: found.get(section, name) for name, ours in _NAMES.items() if found.has_option(section, name)}
     raise ConfigError(
-        f"profile {profile} has no keys of its own in {credentials} or {config}; for one that signs in elsewhere (SSO, a "
-        f"role) put its keys into the environment: eval $(aws configure export-credentials --profile {profile} --format env)"
+        f"profile {profile} has no fixed keys in {credentials} or {config}; for one that uses SSO or a role, put its keys "
+        f"into the environment: eval $(aws configure export-credentials --profile {profile} --format env)"
     )

@@ -1,11 +1,9 @@
-"""What the project needs of a store of files: the only access to a table's files and to a checkpoint's files.
+"""The interface of a storage: the only access to a table's files and to a checkpoint's files.
 
-Names are relative to the storage's root and use ``/`` on every store (``p=1/x.parquet``). Nothing outside the root
-can be named. What each operation promises is the same on every store. How it is done (link, rename, conditional
-put, copy) is the implementation's matter. ``tests/behaviours/test_storages.py`` checks every implementation.
-
-The functions work on any storage: the creation of a file that only one writer can win, and several calls at a
-time.
+Names are relative to the storage's root and use ``/`` on every store (``p=1/x.parquet``). A name cannot be outside of
+the root. The promises of each operation are the same on every store; the means (link, rename, conditional put, copy)
+depend on the implementation. ``tests/behaviours/test_storages.py`` checks every implementation.
+The functions work on any storage: exclusive creation of a file, and calls in parallel.
 """
 
 from __future__ import annotations
@@ -24,9 +22,9 @@ META_FOLDER = ".hoodie"
 
 @dataclass(frozen=True)
 class FileEntry:
-    """One entry of a folder: ``size`` in bytes, ``mtime_ms`` since the epoch as the store's own clock has it.
+    """One entry of a folder: ``size`` in bytes, ``mtime_ms`` since 1970 by the store's clock.
 
-    A folder's is 0 where folders are only names.
+    ``mtime_ms`` of a folder is 0 where folders are only names.
     """
 
     name: str
@@ -37,7 +35,7 @@ class FileEntry:
 
 @dataclass(frozen=True)
 class Register:
-    """A value that is changed by compare-and-swap, and the version that the next swap must name."""
+    """The value of a register, which is changed by compare-and-swap, and its version, which the next swap must name."""
 
     data: bytes
     version: str
@@ -48,20 +46,20 @@ class Storage(Protocol):
 
     @property
     def root(self) -> str:
-        """The place as people know it: for messages, and equal for two spellings of one place."""
+        """The path or URL in its one spelling: for messages, and to compare places."""
         ...
 
     @property
     def publishes_by_copy(self) -> bool:
-        """Whether a publish may take effect after its process has died, and after the staged file was removed.
+        """Whether a publish may take effect after its process died and after the staged file was removed.
 
-        A copy inside an object store that was under way then is carried out.
+        It may on object stores, which complete a copy that has begun.
         """
         ...
 
     @property
     def is_remote(self) -> bool:
-        """Whether each call waits for a server: calls that do not need one another are then worth making at once."""
+        """Whether each call waits for a server, so that independent calls should be made in parallel."""
         ...
 
     def below(self, rel: str) -> Storage:
@@ -69,28 +67,28 @@ class Storage(Protocol):
         ...
 
     def where(self, rel: str) -> str:
-        """The full path or URL of a file, for messages; InvalidPartitionPathError when it would leave the root."""
+        """The full path or URL of a file, for messages; InvalidPartitionPathError when it is outside of the root."""
         ...
 
-    # Looking
+    # Listing
 
     def exists(self, rel: str) -> bool:
-        """True when a file or a folder of that name is there."""
+        """True when a file or a folder with this name exists."""
         ...
 
     def size(self, rel: str) -> int:
-        """Bytes of a file; FileNotFoundError when it is not there."""
+        """Size of a file in bytes; FileNotFoundError when it does not exist."""
         ...
 
     def list(self, rel: str, prefixes: tuple[str, ...] = ("",)) -> builtins.list[FileEntry]:
-        """The entries of a folder whose names begin with one of ``prefixes``, sorted by name; a missing folder is empty.
+        """The entries of a folder whose names begin with one of ``prefixes``, sorted by name; none for a missing folder.
 
-        Scratch files of this project and checksum files of Hadoop are not among them.
+        Scratch files of this project and checksum files of Hadoop are left out.
         """
         ...
 
     def names(self, rel: str) -> tuple[str, ...]:
-        """The names in a folder, sorted, as :meth:`list` but without a look at what they are."""
+        """The names in a folder, sorted: as :meth:`list`, without sizes and kinds."""
         ...
 
     def walk_files(self, rel: str) -> Iterator[str]:
@@ -98,13 +96,13 @@ class Storage(Protocol):
         ...
 
     def stamp(self, rel: str) -> object | None:
-        """A value that differs when a folder's names may have changed since; None where the store has no such thing."""
+        """A value that changes when names in a folder change; None where the store has no such value."""
         ...
 
     # Reading
 
     def read(self, rel: str) -> bytes:
-        """The whole content of a small file; FileNotFoundError when it is not there."""
+        """The whole content of a small file; FileNotFoundError when it does not exist."""
         ...
 
     def read_range(self, rel: str, offset: int, length: int) -> bytes:
@@ -114,28 +112,28 @@ class Storage(Protocol):
     def open_input(self, rel: str) -> pa.NativeFile:
         """A file for Arrow's readers, read by ranges; the caller closes it.
 
-        FileNotFoundError when it is not there, whose ``filename`` is :meth:`where`.
+        FileNotFoundError when it does not exist; its ``filename`` is :meth:`where`.
         """
         ...
 
     def fetch(self, rel: str, local: str) -> None:
-        """Copy a file to the new local path ``local``; FileNotFoundError when it is not there."""
+        """Copy a file to the new local path ``local``; FileNotFoundError when it does not exist."""
         ...
 
     # Writing: a file is visible whole or not at all, and durable when the call returns
 
     def write_new(self, rel: str, data: bytes) -> None:
-        """Create a small file; FileExistsError when the name is taken (of two writers at once one wins)."""
+        """Create a small file; FileExistsError when the name exists. Of two concurrent writers one succeeds."""
         ...
 
     def replace(self, rel: str, data: bytes) -> None:
-        """Write a small file over the one of this name, or none, in one step."""
+        """Write a small file in one step, over an existing one."""
         ...
 
     def open_output(self, rel: str) -> AbstractContextManager[BinaryIO]:
-        """A file to stream into; it appears when the block ends, and not at all when an exception leaves it.
+        """A file to write. It appears when the block ends, and does not appear after an exception.
 
-        A file of this name is written over: two writers at once are kept apart by their names.
+        It replaces an existing file: concurrent writers must use different names.
         """
         ...
 
@@ -144,12 +142,12 @@ class Storage(Protocol):
         ...
 
     def publish(self, pairs: Sequence[tuple[str, str]], *, are_free: bool = False) -> None:
-        """Give staged files their final names: (staged, final) each, in any order, several at a time.
+        """Give staged files their final names: pairs of (staged, final), in any order, several in parallel.
 
-        FileNotFoundError when a staged file was taken away, FileExistsError when a final name is taken; some files may then
-        have their names. The staged files may stay or go. Nothing is published of a staged file that was deleted before.
-        ``are_free``: the caller knows that nobody else has one of the names. A store that would have to look first does not;
-        such a name would be written over.
+        FileNotFoundError when a staged file is missing, FileExistsError when a final name exists; some files may then
+        have their final names. Staged files may remain or not. A staged file that was deleted before is never
+        published. ``are_free``: the caller knows that nobody else creates these names. A store that would have to check
+        first skips the check and would overwrite an existing file.
         """
         ...
 
@@ -160,48 +158,48 @@ class Storage(Protocol):
     def swap(self, rel: str, data: bytes, expected: str | None) -> str:
         """Write a register if its version is still ``expected`` (None: it was never written); returns the new version.
 
-        StaleVersionError when another writer came first. ``data`` must differ from what the register held.
+        StaleVersionError when another writer was first. ``data`` must differ from the register's present value.
         """
         ...
 
     # Removing
 
     def delete(self, rel: str) -> bool:
-        """Remove a file; False when it was not there (True where the store does not tell)."""
+        """Remove a file; False when it did not exist (True where the store does not say)."""
         ...
 
     def delete_many(self, rels: Iterable[str]) -> None:
-        """Remove files, as few requests as the store allows; missing ones are fine."""
+        """Remove files, with as few requests as the store allows. Missing files are no error."""
         ...
 
     def delete_tree(self, rel: str) -> None:
-        """Remove a folder and all below it; a missing one is fine. The root itself is refused by ValueError."""
+        """Remove a folder and everything below it, if it exists. ValueError for the root itself."""
         ...
 
     def delete_empty(self, rel: str) -> None:
-        """Remove a folder, and folders below it, in which there is no file. Nothing happens on a store without folders.
+        """Remove a folder, and folders below it, that have no files. Does nothing on a store without folders.
 
-        It takes no file that another process has written since somebody looked.
+        A file that another process writes at the same time is not removed.
         """
         ...
 
     def clear_scratch(self, rel: str, before_ms: int) -> int:
-        """Remove what killed writers left below a folder and no listing shows, if older than ``before_ms``; how many."""
+        """Remove hidden files of killed writers below a folder that are older than ``before_ms``; returns their number."""
         ...
 
 
 def create(storage: Storage, rel: str, data: bytes) -> bool:
-    """Create a small file; False when another writer's is there.
+    """Create a small file; False when another writer's file exists.
 
-    A file that is there and holds exactly ``data`` counts as created: it is what an earlier, unanswered request of this call
-    left. So two writers who must be told apart put something of their own into ``data``.
+    An existing file with exactly the content ``data`` counts as created: an earlier request of this call that got no
+    answer may have written it. So writers that must be distinguished need different ``data``.
     """
     try:
         storage.write_new(rel, data)
     except FileExistsError:
         try:
             return storage.read(rel) == data
-        except FileNotFoundError:  # another's, and removed since
+        except FileNotFoundError:  # another writer's, which was removed since
             return False
     return True
 
@@ -212,10 +210,10 @@ _R = TypeVar("_R")
 
 
 def each(task: Callable[[_T], _R], items: Iterable[_T], threads: int = _THREADS) -> list[_R]:
-    """What a task returns for each of the items, in their order; one alone needs no thread.
+    """The results of a task for each item, in their order. A single item needs no thread.
 
-    ``threads``: how many run at the same time at most. Raises what the first of the items that failed
-    raised, once those under way have ended.
+    ``threads``: the most that run in parallel. Raises the error of the first item that failed, after the running ones
+    have ended.
     """
     work = list(items)
     if len(work) < 2:
@@ -225,10 +223,10 @@ def each(task: Callable[[_T], _R], items: Iterable[_T], threads: int = _THREADS)
 
 
 def at_once(storage: Storage, *calls: Callable[[], Any], threads: int = _THREADS) -> list[Any]:
-    """What the calls return, in their order. Raises what the first of them raised, after all have ended.
+    """The results of the calls, in their order. Raises the error of the first call that failed, after all have ended.
 
-    ``threads``: how many run at the same time at most. On a local storage a call that raises keeps those behind it from
-    being made.
+    ``threads``: the most that run in parallel. On a local storage the calls run one after the other, and an error ends
+    them.
     """
     if not storage.is_remote or len(calls) < 2 or threads < 2:
         return [call() for call in calls]

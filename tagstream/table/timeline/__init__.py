@@ -1,1 +1,1 @@
-"""What was done to a table and when: instants, commit metadata, heartbeats, the writer lease."""
+"""The timeline of a table: instants, commit metadata, heartbeats, the writer lease."""

@@ -1,9 +1,8 @@
-"""Avro files of the timeline: their schemas, their bytes, and the file slices that a plan is made for.
+"""Avro files of the timeline: their schemas, their bytes, and the file slices of a plan.
 
-Plans and metadata of actions are Avro object container files, and from table version 8 on commits, too. A reader
-takes the schema from the file. A writer must use Hudi's full names, because Java resolves by name. The schemas are
+Plans and metadata of actions are Avro object container files; from table version 8 on commits are, too. A reader
+uses the schema in the file. A writer must use Hudi's full names, because Java resolves by name. The schemas are
 those of Hudi 1.2.0 without their documentation (``avro_schemas.json``).
-
 Sources of the plans: Hudi's HoodieCompactionPlan (operations: partitionPath, fileId, baseInstantTime,
 deltaFilePaths) and HoodieRequestedReplaceMetadata (operationType, clusteringPlan.inputGroups.slices: dataFilePath,
 deltaFilePaths).
@@ -23,6 +22,7 @@ import fastavro
 
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.timeline.instant import CLUSTERING, COMPACTION, LOG_COMPACTION, REPLACE_COMMIT, Instant
+from tagstream.table.timeline.operation import WriteOperationType
 
 MAGIC = b"Obj\x01"
 SYNC_MARKER = b"tagstream-marker"  # 16 bytes, in every container file that this project writes
@@ -45,7 +45,7 @@ def _optional(name: str, kind: object) -> dict[str, object]:
 
 _VERSION = {"name": "version", "type": ["int", "null"], "default": 1}
 
-# Of an overwrite: everything is null in it, as Hudi writes it; a clustering puts its plan there.
+# Of an overwrite: all members are null, as Hudi writes them. A clustering has its plan in this record.
 REQUESTED_REPLACE = {
     "type": "record",
     "name": "HoodieRequestedReplaceMetadata",
@@ -115,7 +115,7 @@ ROLLBACK_METADATA = {
 
 
 def read_record(data: bytes, where: str) -> dict[str, Any]:
-    """The one record of a timeline file; CorruptFileError with the file's name otherwise."""
+    """The one record of a timeline file; CorruptFileError with the file's name when there is none."""
     try:
         record = next(iter(fastavro.reader(io.BytesIO(data))))
     except Exception as error:
@@ -123,17 +123,20 @@ def read_record(data: bytes, where: str) -> dict[str, Any]:
             f"{where} is not a readable Avro timeline file ({error}): restore or remove it"
         ) from error
     if not isinstance(record, dict):
-        raise CorruptFileError(f"{where} holds no Avro record: restore or remove it")
+        raise CorruptFileError(f"{where} has no Avro record: restore or remove it")
     return record
 
 
 def write_record(schema: dict[str, Any], record: dict[str, Any], note: Mapping[str, str] | None = None) -> bytes:
-    """One record as an uncompressed container file. ``note``: what its header says beside; no other reader looks at it."""
+    """One record as an uncompressed container file.
+
+    ``note``: additional metadata of its header, which other readers ignore.
+    """
     return write_parsed(fastavro.parse_schema(dict(schema)), record, note)
 
 
 def write_parsed(schema: Any, record: dict[str, Any], note: Mapping[str, str] | None = None) -> bytes:
-    """The same with a schema that fastavro has parsed."""
+    """As :func:`write_record`, with a schema that fastavro has parsed."""
     buffer = io.BytesIO()
     # A fixed sync marker: the same plan gives the same bytes.
     fastavro.writer(buffer, schema, [record], codec="null", sync_marker=SYNC_MARKER, metadata=dict(note or {}))
@@ -146,14 +149,14 @@ REPLACE_COMMIT_METADATA: Final = "HoodieReplaceCommitMetadata"
 
 @cache
 def avro_schema(name: str) -> dict[str, Any]:
-    """The schema of a record as Avro JSON; KeyError for one that is not known. Do not change what is returned."""
+    """The schema of a record as Avro JSON; KeyError for an unknown name. The result is shared: do not change it."""
     found: dict[str, Any] = _schemas()[name]
     return found
 
 
 @cache
 def parsed_schema(name: str) -> Any:
-    """The same, parsed for fastavro."""
+    """The schema of :func:`avro_schema`, parsed for fastavro."""
     return fastavro.parse_schema(avro_schema(name))
 
 
@@ -164,13 +167,12 @@ def _schemas() -> dict[str, Any]:
     return schemas
 
 
-CLUSTER = "CLUSTER"
 PLANNED = frozenset({COMPACTION, LOG_COMPACTION, CLUSTERING, REPLACE_COMMIT})
 
 
 @dataclass(frozen=True)
 class PlannedSlice:
-    """A slice as its plan saw it; ``files`` are the names (no folders) of its base file and log files."""
+    """A file slice at the time of its plan; ``files`` are the names (without folders) of its base file and log files."""
 
     partition_path: str
     file_id: str
@@ -179,24 +181,27 @@ class PlannedSlice:
 
 @dataclass(frozen=True)
 class Plan:
-    """``rewrites``: the slices that the action reads. An insert overwrite or a delete of partitions has none."""
+    """A plan of an action.
+
+    ``rewrites``: the slices that it reads; none for an insert overwrite or a delete of partitions.
+    """
 
     operation: str
     rewrites: tuple[PlannedSlice, ...]
 
     @property
     def is_clustering(self) -> bool:
-        """A plan that moves rows to other file groups, to be carried out by whoever executes it."""
-        return self.operation == CLUSTER
+        """Whether the plan moves rows to other file groups. Any writer may execute it."""
+        return self.operation == WriteOperationType.CLUSTER
 
 
 def requested_name(instant: Instant) -> str:
-    """The file that holds the plan of an action."""
+    """Name of the file with the plan of an action."""
     return f"{instant.time}.{instant.action}.requested"
 
 
 def read_plan(data: bytes, action: str, where: str) -> Plan:
-    """The plan of a requested file; an empty file (some insert overwrites) plans nothing."""
+    """The plan in a requested file of this action; an empty file (some insert overwrites) has an empty plan."""
     if not data:
         return Plan("", ())
     record = read_record(data, where)
@@ -205,8 +210,8 @@ def read_plan(data: bytes, action: str, where: str) -> Plan:
     plan = record.get("clusteringPlan") or {}
     groups = plan.get("inputGroups") or ()
     slices = tuple(_clustered(each) for group in groups for each in group.get("slices") or ())
-    clusters = action == CLUSTERING or record.get("operationType") == CLUSTER or bool(slices)
-    return Plan(CLUSTER if clusters else record.get("operationType") or "", slices)
+    clusters = action == CLUSTERING or record.get("operationType") == WriteOperationType.CLUSTER or bool(slices)
+    return Plan(WriteOperationType.CLUSTER if clusters else record.get("operationType") or "", slices)
 
 
 def _compacted(operation: Mapping[str, Any]) -> PlannedSlice:

@@ -21,8 +21,9 @@ from tagstream.table.timeline.avro_timeline import (
     read_record,
     write_parsed,
 )
+from tagstream.table.timeline.operation import WriteOperationType
 
-# Members that only a compaction fills; readers expect the numbers to be there.
+# Members with values only after a compaction; readers need the numbers in every stat.
 _COMPACTION_COUNTERS = (
     "totalLogReadTimeMs", "totalLogRecords", "totalLogFilesCompacted", "totalLogSizeCompacted",
     "totalUpdatedRecordsCompacted", "totalLogBlocks", "totalCorruptLogBlock", "totalRollbackBlocks",
@@ -34,11 +35,11 @@ NO_PREVIOUS = "null"
 class WriteStat:
     """One file of a commit. ``path`` is relative to the base path, sizes are bytes, times milliseconds.
 
-    ``prev_commit`` is the base instant of the slice before, or the text ``null``; from table version 8 on that of a log file
-    is its own delta commit. ``prev_base_file``: the base file that this one takes the place of. The ``log_*`` members and
-    ``base_file`` are set for log files only. ``log_files``: Hudi names all of the slice there up to version 7, and this file
-    alone from 8 on; only change data capture (which is refused) reads it. We name this file alone: a commit would else grow
-    with the age of the slices it touches.
+    ``prev_commit`` is the base instant of the previous slice, or the text ``null``; from table version 8 on that of a
+    log file is its own delta commit. ``prev_base_file``: the base file that this one replaces. The ``log_*`` members
+    and ``base_file`` are set for log files only. ``log_files``: Hudi names all log files of the slice up to version 7,
+    and only this file from 8 on. Only change data capture, which is not supported, reads it. This writer always names
+    only this file: otherwise a commit would grow with the age of the slices.
     """
 
     file_id: str
@@ -101,9 +102,9 @@ class WriteStat:
 
     @staticmethod
     def from_json(stat: Mapping[str, Any]) -> WriteStat:
-        """A stat of any writer and version; members this class has no field for stay in ``other``."""
+        """A stat of any writer and version. The counters of a compaction are kept in ``other``."""
         runtime = stat.get("runtimeStats") or {}
-        # The Avro form (version 8 on) has the log members on base files too, as null.
+        # The Avro form (version 8 on) has the log members in stats of base files, too, as null.
         is_log = stat.get("logVersion") is not None and (stat.get("path") or "").rsplit("/", 1)[-1].startswith(".")
         return WriteStat(
             file_id=stat.get("fileId") or "",
@@ -129,7 +130,7 @@ class WriteStat:
 
 
 class FileKind(StrEnum):
-    """What a task wrote: a first base file, a base file over an older one, or a log file."""
+    """What a task wrote: a base file of a new group, a base file that replaces an older one, or a log file."""
 
     CREATE = "CREATE"
     MERGE = "MERGE"
@@ -138,10 +139,11 @@ class FileKind(StrEnum):
 
 @dataclass(frozen=True)
 class WriteStatus:
-    """A task's answer about one file it staged: the stat for the commit, and the kind its marker names.
+    """A task's result for one staged file: the stat for the commit, and the kind for its marker.
 
-    ``new_group``: it begins a file group, so its partition may be new, too. For the metadata table, as far as asked for:
-    ``ranges`` of its columns (``table.metadata.column_ranges``, in JSON), and the text of a base file's bloom filter.
+    ``new_group``: whether the file begins a file group, so that its partition may be new. For the metadata table, when
+    it needs them: ``ranges`` of the columns (``table.metadata.column_ranges``, as JSON), and the text of a base file's
+    bloom filter.
     """
 
     stat: WriteStat
@@ -151,7 +153,7 @@ class WriteStatus:
     bloom: str | None = None
 
     def to_json(self) -> str:
-        """One line of JSON, for the way from the task to the driver."""
+        """One line of JSON, to send the result from the task to the driver."""
         data = {
             "kind": self.kind.value, "new_group": self.new_group, "ranges": self.ranges, "bloom": self.bloom,
             "stat": self.stat.to_json(),
@@ -173,11 +175,14 @@ AVRO_VERSION = 8  # from this table version on commits are Avro
 
 @dataclass(frozen=True)
 class CommitMetadata:
-    """What one write action did. ``extra`` holds Hudi's ``extraMetadata`` (``schema``, checkpoints, our own keys)."""
+    """What one write action did. ``extra`` is Hudi's ``extraMetadata`` (``schema``, checkpoints, this writer's keys).
+
+    ``replaced``: ids of the file groups that the action replaces, by partition path.
+    """
 
     stats: Mapping[str, tuple[WriteStat, ...]] = field(default_factory=dict)
     extra: Mapping[str, str] = field(default_factory=dict)
-    operation: str = "UPSERT"
+    operation: str = WriteOperationType.UPSERT
     compacted: bool = False
     replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
@@ -186,12 +191,12 @@ class CommitMetadata:
         statuses: Iterable[WriteStatus],
         extra: Mapping[str, str],
         avro_json: str,
-        operation: str = "UPSERT",
+        operation: str = WriteOperationType.UPSERT,
         replaced: Mapping[str, tuple[str, ...]] | None = None,
     ) -> CommitMetadata:
-        """The metadata of a commit of these files; ``avro_json`` is the table schema without meta fields.
+        """The metadata of a commit of these files. ``avro_json`` is the table schema without meta fields.
 
-        ``replaced``: file ids by partition path that are no more from this commit on.
+        ``replaced``: ids of the file groups that the commit replaces, by partition path.
         """
         by_partition: dict[str, list[WriteStat]] = {}
         for status in statuses:
@@ -204,15 +209,17 @@ class CommitMetadata:
         return [stat for found in self.stats.values() for stat in found]
 
     def to_bytes(self, version: int, *, replaces: bool = False) -> bytes:
-        """The content of a commit file of this table version. ``replaces``: it is that of a replace commit, perhaps of one
-        that replaces nothing."""
+        """The content of a commit file of this table version.
+
+        ``replaces``: the commit is a replace commit, even if it replaces nothing.
+        """
         replaces = replaces or bool(self.replaced)
         if version >= AVRO_VERSION:
             name = REPLACE_COMMIT_METADATA if replaces else COMMIT_METADATA
             content = {
                 **self._content(WriteStat.to_json, replaces),
                 "version": None,
-            }  # Hudi leaves it out, against its own default
+            }  # Hudi writes null here, not its default
             return write_parsed(parsed_schema(name), content)
         return json.dumps(self._content(_layout_1_stat, replaces)).encode()
 
@@ -223,15 +230,15 @@ class CommitMetadata:
             "extraMetadata": dict(self.extra),
             "operationType": self.operation,
         }
-        if replaces:  # empty where nothing is replaced: without the map Hudi 1.x cannot read the commit, nor the table
+        if replaces:  # even if empty: without the map Hudi 1.x cannot read the commit, and so not the table
             content["partitionToReplaceFileIds"] = {p: list(ids) for p, ids in self.replaced.items()}
         return content
 
     @staticmethod
     def from_bytes(data: bytes, where: str) -> CommitMetadata:
-        """Metadata of any writer; an empty file (some pending instants) gives empty metadata."""
+        """Metadata of any writer and version; an empty file (some pending instants) gives empty metadata."""
         if not data.strip():
-            return CommitMetadata(operation="UNKNOWN")
+            return CommitMetadata(operation=WriteOperationType.UNKNOWN)
         if data.startswith(MAGIC):
             return _from_dict(read_record(data, where))
         try:
@@ -239,12 +246,12 @@ class CommitMetadata:
         except ValueError as error:
             raise CorruptFileError(f"{where} is not readable commit metadata ({error}): restore the file") from error
         if not isinstance(content, dict):
-            raise CorruptFileError(f"{where} holds no commit metadata: restore the file")
+            raise CorruptFileError(f"{where} has no commit metadata: restore the file")
         return _from_dict(content)
 
 
 def _layout_1_stat(stat: WriteStat) -> dict[str, Any]:
-    """Without the members that came with Hudi 1.x: 0.x, whose tables these are, has no use for them."""
+    """The stat without the members that Hudi 1.x added, which 0.x does not use."""
     return {name: value for name, value in stat.to_json().items() if name not in _LAYOUT_2_MEMBERS}
 
 
@@ -253,7 +260,7 @@ def _from_dict(content: Mapping[str, Any]) -> CommitMetadata:
     return CommitMetadata(
         stats={p: tuple(WriteStat.from_json(stat) for stat in found) for p, found in stats.items()},
         extra={k: v for k, v in (content.get("extraMetadata") or {}).items() if v is not None},
-        operation=content.get("operationType") or "UNKNOWN",
+        operation=content.get("operationType") or WriteOperationType.UNKNOWN,
         compacted=bool(content.get("compacted")),
         replaced={p: tuple(ids) for p, ids in (content.get("partitionToReplaceFileIds") or {}).items()},
     )

@@ -13,7 +13,7 @@ from tagstream.table.storage.storage import Storage
 
 
 class State(StrEnum):
-    """How far an action is. Later states win; only COMPLETED is visible to readers."""
+    """The state of an action. Later states win; readers see only COMPLETED actions."""
 
     REQUESTED = "requested"
     INFLIGHT = "inflight"
@@ -22,32 +22,50 @@ class State(StrEnum):
 
 ORDER = {State.REQUESTED: 0, State.INFLIGHT: 1, State.COMPLETED: 2}
 
-COMMIT = "commit"
-DELTA_COMMIT = "deltacommit"
-REPLACE_COMMIT = "replacecommit"
-COMPACTION = "compaction"
-LOG_COMPACTION = "logcompaction"
-CLUSTERING = "clustering"
-ROLLBACK = "rollback"
-CLEAN = "clean"
-SAVEPOINT = "savepoint"
-RESTORE = "restore"
-INDEXING = "indexing"
 
-ACTIONS = frozenset({
-    COMMIT, DELTA_COMMIT, REPLACE_COMMIT, COMPACTION, LOG_COMPACTION, CLUSTERING,
-    ROLLBACK, CLEAN, SAVEPOINT, RESTORE, INDEXING, "schemacommit",
-})  # fmt: skip
-WRITE_ACTIONS = frozenset({COMMIT, DELTA_COMMIT, REPLACE_COMMIT, COMPACTION, LOG_COMPACTION, CLUSTERING})
-# What an action is called once it is completed.
-COMPLETED_ACTION = {COMPACTION: COMMIT, LOG_COMPACTION: DELTA_COMMIT, CLUSTERING: REPLACE_COMMIT}
+class Action(StrEnum):
+    """Kinds of actions on the timeline, as file names have them."""
+
+    COMMIT = "commit"
+    DELTA_COMMIT = "deltacommit"
+    REPLACE_COMMIT = "replacecommit"
+    COMPACTION = "compaction"
+    LOG_COMPACTION = "logcompaction"
+    CLUSTERING = "clustering"
+    ROLLBACK = "rollback"
+    CLEAN = "clean"
+    SAVEPOINT = "savepoint"
+    RESTORE = "restore"
+    INDEXING = "indexing"
+    SCHEMA_COMMIT = "schemacommit"
+
+
+# The ones that code asks for, by names of this module.
+COMMIT = Action.COMMIT
+DELTA_COMMIT = Action.DELTA_COMMIT
+REPLACE_COMMIT = Action.REPLACE_COMMIT
+COMPACTION = Action.COMPACTION
+LOG_COMPACTION = Action.LOG_COMPACTION
+CLUSTERING = Action.CLUSTERING
+ROLLBACK = Action.ROLLBACK
+CLEAN = Action.CLEAN
+SAVEPOINT = Action.SAVEPOINT
+RESTORE = Action.RESTORE
+INDEXING = Action.INDEXING
+
+ACTIONS: frozenset[str] = frozenset(Action)
+WRITE_ACTIONS: frozenset[str] = frozenset(
+    {COMMIT, DELTA_COMMIT, REPLACE_COMMIT, COMPACTION, LOG_COMPACTION, CLUSTERING}
+)
+# The action in the file name of the completed instant.
+COMPLETED_ACTION: dict[str, str] = {COMPACTION: COMMIT, LOG_COMPACTION: DELTA_COMMIT, CLUSTERING: REPLACE_COMMIT}
 
 _NAME = re.compile(r"(?P<time>\d+)(?:_(?P<completed>\d+))?\.(?P<action>[a-z]+)(?:\.(?P<state>[a-z]+))?")
 
 
 @dataclass(frozen=True)
 class Instant:
-    """``time`` as in the file names (17 digits, compared as text); ``completion_time`` from version 8 on."""
+    """``time`` is the instant time of the file names (17 digits, compared as text); ``completion_time``: version 8 on."""
 
     time: str
     action: str
@@ -56,7 +74,7 @@ class Instant:
 
     @property
     def is_completed(self) -> bool:
-        """True once readers see it."""
+        """True when readers see the action."""
         return self.state is State.COMPLETED
 
     @property
@@ -69,7 +87,7 @@ class Instant:
         if self.state is State.COMPLETED:
             time = f"{self.time}_{self.completion_time}" if self.completion_time else self.time
             return f"{time}.{COMPLETED_ACTION.get(self.action, self.action)}"
-        # The inflight file of a plain commit carries no action: so it has been since the first versions.
+        # The inflight file of a plain commit does not name its action, as in Hudi's first versions.
         if self.state is State.INFLIGHT and self.action == COMMIT:
             return f"{self.time}.inflight"
         return f"{self.time}.{self.action}.{self.state.value}"
@@ -77,7 +95,7 @@ class Instant:
 
 @lru_cache(maxsize=1 << 16)
 def parse_instant(file_name: str) -> Instant | None:
-    """The instant a timeline file stands for; None for every other file."""
+    """The instant of a timeline file; None for other files."""
     match = _NAME.fullmatch(file_name)
     if match is None:
         return None
@@ -94,13 +112,13 @@ def parse_instant(file_name: str) -> Instant | None:
 
 
 def newest_states(names: Iterable[str]) -> tuple[Instant, ...]:
-    """The newest state of each action that these files stand for, sorted by time."""
+    """The newest state of each action in these file names, sorted by time."""
     newest: dict[tuple[str, str], Instant] = {}
     for name in names:
         instant = parse_instant(name)
         if instant is None:
             continue
-        # A compaction completes as a commit: both names stand for one action.
+        # A compaction completes as a commit: both names are one action.
         key = (instant.time, COMPLETED_ACTION.get(instant.action, instant.action))
         seen = newest.get(key)
         if seen is None or ORDER[instant.state] > ORDER[seen.state]:
@@ -116,13 +134,11 @@ def write_inflight(
     content: bytes = b"",
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Write the inflight file of a planned action into the timeline's ``folder``; nothing where it is there.
+    """Write the inflight file of a planned action into the timeline's ``folder``, unless it exists.
 
-    ``check`` (the lease's) is called before it is written.
-
-    InstantConflictError where the plan is not there any more. A process that was paused before it wrote the file, for so
-    long that another one removed the plan, leaves no such file: an unfinished action without its plan keeps everybody from
-    reading the table.
+    ``check`` (of the lease) is called before the write. InstantConflictError when the plan (the requested file) was
+    removed. A process may be paused before the write for so long that another one removes the plan. The inflight file
+    is then deleted again: without the plan, an unfinished action would stop every reader of the table.
     """
     planned, begun = (
         f"{folder}/{Instant(time, action, state).file_name()}" for state in (State.REQUESTED, State.INFLIGHT)
@@ -134,6 +150,6 @@ def write_inflight(
     if not storage.exists(planned):
         storage.delete(begun)
         raise InstantConflictError(
-            f"{storage.where(planned)} was removed by another process before this one began to carry it out: look for who "
-            "else writes into the table"
+            f"{storage.where(planned)} was removed by another process before this one began to execute it: find out which "
+            "other process writes into the table"
         )

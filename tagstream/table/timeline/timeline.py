@@ -1,6 +1,6 @@
-"""The active timeline: a table's actions and savepoints, which actions are completed, which files and blocks count.
+"""The active timeline: a table's actions and savepoints, which actions are completed, which files and blocks are valid.
 
-A savepoint is a completed write whose files nothing may delete (Hudi's HoodieSavepointMetadata).
+A savepoint is a completed write whose files must not be deleted (Hudi's HoodieSavepointMetadata).
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ _TABLES_SEEN = 4
 
 @dataclass(frozen=True)
 class Timeline:
-    """One look at the timeline folder; a value, so that every task of a batch works from the same look.
+    """A snapshot of the timeline folder. It is a value, so that all tasks of a batch use the same one.
 
-    It travels packed: a few bytes an instant, and tasks of one Python worker unpack it once.
-
+    It is pickled in compressed form: a few bytes for each instant. The tasks of one Python worker decompress it once.
     ``instants``: the newest state of each action, sorted by time. ``pending_compactions``, ``pending_clusterings``
     and ``replaced``: the instant by (partition path, file id) of unfinished plans and of completed replace commits.
     """
@@ -52,12 +51,13 @@ class Timeline:
 
     @staticmethod
     def load(storage: Storage, folder: str) -> Timeline:
-        """Read the folder, the plans of pending compactions and the completed replace commits.
+        """Read the folder, the plans of pending compactions and clusterings, and the completed replace commits.
 
-        A batch looks several times. A file of the timeline is written once, so the look before is given again when the
-        folder was not touched and has the same names, and else a replace commit that it has read is not read again.
+        A batch calls this several times. Files of the timeline are written once. So the previous result is returned
+        when the folder's modification time and its names are unchanged. Otherwise replace commits that were read before
+        are not read again.
         """
-        stamp = storage.stamp(folder)  # before the names: a change in between is seen the next time
+        stamp = storage.stamp(folder)  # before the names: a change in between is seen by the next call
         names = storage.names(folder)
         for seen in _SEEN:
             if (seen.folder, seen.stamp, seen.names) == (folder, stamp, names) and seen.storage == storage:
@@ -76,9 +76,9 @@ class Timeline:
         return timeline
 
     def with_completed(self, completed: Instant) -> Timeline | None:
-        """What a look would find after a pending commit of this one was completed, and nothing else.
+        """The timeline after this pending commit was completed and nothing else changed.
 
-        None when that takes more than the name, as for a replace commit.
+        None when more than the file name is necessary, as for a replace commit.
         """
         if completed.action not in (COMMIT, DELTA_COMMIT):
             return None
@@ -100,13 +100,13 @@ class Timeline:
 
     @property
     def pending_writes(self) -> tuple[Instant, ...]:
-        """Unfinished writes. A compaction, log compaction or clustering is a plan others rely on: not among them."""
-        plans = set(self.pending_clusterings.values())  # of version 6: a replacecommit whose plan is a clustering's
+        """Unfinished writes without compactions, log compactions and clusterings: other writers rely on their plans."""
+        plans = set(self.pending_clusterings.values())  # of version 6: replacecommits with a clustering plan
         return tuple(i for i in self.pending if i.is_write and i.action not in COMPLETED_ACTION and i.time not in plans)
 
     @property
     def pending_rollbacks(self) -> tuple[Instant, ...]:
-        """Rollbacks that were begun and not finished."""
+        """Unfinished rollbacks."""
         return tuple(i for i in self.pending if i.action == ROLLBACK)
 
     @property
@@ -116,7 +116,7 @@ class Timeline:
 
     @property
     def newest(self) -> str | None:
-        """The greatest time any action has, completed or not: the next instant must be greater."""
+        """The greatest instant or completion time of any action, completed or not: the next instant must be greater."""
         times = [i.time for i in self.instants] + [i.completion_time for i in self.instants if i.completion_time]
         return max(times, default=None)
 
@@ -126,27 +126,27 @@ class Timeline:
 
     @cached_property
     def start(self) -> str | None:
-        """Time from which on every write is on the active timeline; everything older was archived.
+        """Time from which on every write is on the active timeline; older writes were archived.
 
-        It is that of the first write without a savepoint: archiving may pass over writes with one, and leaves gaps between
-        them. Where each has one, the newest write is behind all gaps.
+        It is the time of the first write without a savepoint. Archiving may skip writes with a savepoint, which leaves
+        gaps between them. If all writes have one, the newest write is after all gaps.
         """
         savepoints = {i.time for i in self.instants if i.action == SAVEPOINT}
         writes = [i.time for i in self.instants if i.is_write]
         return next((time for time in writes if time not in savepoints), writes[-1] if writes else None)
 
     def is_archived(self, time: str) -> bool:
-        """True for an action that is older than the active timeline: it was completed, and its file is in the archive."""
+        """True for an action older than the active timeline: it was completed, and the archive has it."""
         return self.start is not None and time < self.start
 
     def is_valid(self, time: str) -> bool:
-        """True when files and blocks of this instant count: completed, or so old that it was archived."""
+        """True when files and blocks of this instant are valid: it is completed or archived."""
         return time in self._completed_times or self.is_archived(time)
 
     def completion_time(self, time: str) -> str:
-        """When a completed action was completed (version 8 on); its own time where that is not recorded.
+        """Completion time of a completed action (version 8 on); its instant time where it has none.
 
-        A savepoint has the time of the write that it keeps, and is asked by nobody.
+        A savepoint has the instant time of its write; it is not included.
         """
         return self._completion_times.get(time, time)
 
@@ -155,13 +155,14 @@ class Timeline:
         return {i.time: i.completion_time for i in self.instants if i.completion_time and i.action != SAVEPOINT}
 
     def find(self, time: str) -> Instant | None:
-        """The write action of this time."""
+        """The write action of this time; None without one."""
         return next((i for i in self.instants if i.time == time and i.is_write), None)
 
     def plan(self, storage: Storage, instant: Instant) -> Plan:
-        """What an action of services was planned to do; CorruptFileError when the file of a compaction's plan is missing.
+        """The plan of a table service's action; CorruptFileError when the file of a compaction's plan is missing.
 
-        That of a replacecommit goes with its rollback, by any writer and at any time: it then plans nothing.
+        The file of a replacecommit's plan may be removed by its rollback, by any writer at any time: its plan is then
+        empty.
         """
         rel = f"{self.folder}/{requested_name(instant)}"
         try:
@@ -170,8 +171,8 @@ class Timeline:
             if instant.action == REPLACE_COMMIT:
                 return Plan("", ())
             raise CorruptFileError(
-                f"{storage.where(rel)} is missing, the plan of an unfinished {instant.action}: without it nobody can tell "
-                "which files count; restore it, or read again if that action has just ended"
+                f"{storage.where(rel)} is missing, the plan of an unfinished {instant.action}: without it the valid "
+                "files are not known; restore it, or read again if that action has just ended"
             ) from None
 
     def metadata(self, storage: Storage, instant: Instant) -> CommitMetadata:
@@ -180,12 +181,12 @@ class Timeline:
         return CommitMetadata.from_bytes(storage.read(rel), storage.where(rel))
 
     def rolled_back_by(self, storage: Storage, rollback: Instant) -> tuple[str, ...]:
-        """The times of the instants that a completed rollback names."""
+        """The times of the instants that a completed rollback has rolled back."""
         rel = f"{self.folder}/{rollback.file_name()}"
         return tuple(read_record(storage.read(rel), storage.where(rel)).get("commitsRollback") or ())
 
     def metadata_with(self, storage: Storage, instant: Instant, texts: Collection[str]) -> CommitMetadata | None:
-        """As :meth:`metadata`; None, and not parsed, where none of the texts (letters, digits, ``-``) is in the content."""
+        """As :meth:`metadata`; None, without parsing, when the content has none of the texts (letters, digits, ``-``)."""
         rel = f"{self.folder}/{instant.file_name()}"
         data = storage.read(rel)
         there = data.startswith(MAGIC) or any(text.encode() in data for text in texts)  # Avro may be compressed
@@ -196,7 +197,10 @@ class Timeline:
 
 @dataclass(frozen=True)
 class _Look:
-    """What a folder was like, and the timeline made of it. ``replaced``: what each replace commit replaced, by its file."""
+    """A cached result: the state of the folder and its timeline.
+
+    ``replaced``: the groups of each replace commit, by file.
+    """
 
     storage: Storage
     folder: str
@@ -206,12 +210,12 @@ class _Look:
     replaced: Mapping[str, Mapping[FileGroupId, str]]
 
 
-# The last look at a few tables' timelines.
+# The last results of a few tables.
 _SEEN: list[_Look] = []
 
 
 def _pack(timeline: Timeline) -> bytes:
-    """Column by column: what changes little from one instant to the next shrinks to almost nothing."""
+    """Column by column, which compresses well because instants differ little."""
     found = timeline.instants
     columns = [[i.time for i in found], [i.action for i in found], [i.state.value for i in found],
                [i.completion_time for i in found]]  # fmt: skip
@@ -229,7 +233,7 @@ def _unpacked(packed: bytes) -> Timeline:
 
 
 def _planned(storage: Storage, timeline: Timeline, actions: tuple[str, ...]) -> dict[FileGroupId, str]:
-    """File groups of unfinished plans. A log compaction only rewrites logs into logs: it starts no slice, moves no row."""
+    """File groups of unfinished plans. Log compactions do not count: they start no slice and move no row."""
     found: dict[FileGroupId, str] = {}
     for instant in timeline.pending:
         if instant.action in actions:
@@ -241,7 +245,7 @@ def _planned(storage: Storage, timeline: Timeline, actions: tuple[str, ...]) -> 
 def _replaced_by_commit(
     storage: Storage, timeline: Timeline, before: Mapping[str, Mapping[FileGroupId, str]]
 ) -> dict[str, Mapping[FileGroupId, str]]:
-    """What each completed replace commit replaced, oldest first: where two replace a group the later one counts."""
+    """File groups of each completed replace commit, oldest first: if two replace a group, the later one counts."""
     found: dict[str, Mapping[FileGroupId, str]] = {}
     for instant in timeline.completed_writes:
         if instant.action == REPLACE_COMMIT:
@@ -256,7 +260,7 @@ def _replaced_by_commit(
 
 @dataclass(frozen=True)
 class Savepoint:
-    """``time``: of the write that it keeps. ``made_ms``: epoch milliseconds. ``files``: names by partition path."""
+    """``time``: instant of the saved write. ``made_ms``: milliseconds since 1970. ``files``: names by partition path."""
 
     time: str
     user: str

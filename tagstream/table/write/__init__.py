@@ -1,1 +1,1 @@
-"""Rows into file groups, and the commit that makes them visible."""
+"""Write rows into file groups, and make the commit that shows them to readers."""

@@ -1,18 +1,18 @@
-"""The commit protocol, step by step. A reader sees the old state until step 6 has happened.
+"""The commit protocol, step by step. Readers see the old state until step 6 is done.
 
 1. ``requested``: the empty file ``T.<action>.requested`` claims the instant.
 2. ``inflight``: ``T.<action>.inflight`` (``T.inflight`` of a plain commit) says that files are being written, and that
-   they are staged. The marker folder is there before it.
-3. The tasks stage data files below ``.hoodie/.temp/T``; each is durable when its task answers. No task publishes one.
-4. ``publish_files``: the driver, which has all write statuses, writes the markers of the files they name, makes missing
-   partition metafiles, and gives these files their names. No other file of the instant ever gets one.
+   they are staged. The marker folder is created before it.
+3. The tasks stage data files below ``.hoodie/.temp/T``. Each is durable when its task returns. Tasks publish nothing.
+4. ``publish_files``: the driver has all write statuses. It writes the markers of their files, creates missing partition
+   metafiles, and gives these files their final names. No other file of the instant is ever published.
 5. ``stage``: the commit's content is written durably under a hidden name.
-6. ``publish``: the staged file gets the name ``T.<action>``, which must not exist: the instant is completed. From table
-   version 8 on the name is ``T_C.<action>``: C, the completion time, is later than every time on the timeline.
+6. ``complete``: the staged content gets the name ``T.<action>``, which must not exist: the instant is completed. From
+table version 8 on the name is ``T_C.<action>``, where C, the completion time, is later than every time on the timeline.
 7. Markers and staged files are removed.
 
-A writer that was paused before 4 or 6 and has been rolled back meanwhile finds what it staged gone: a rollback removes
-that before anything else.
+A writer that was paused before step 4 or 6 and was rolled back meanwhile finds no staged files: a rollback removes them
+before anything else.
 """
 
 from __future__ import annotations
@@ -39,25 +39,26 @@ from tagstream.table.write.markers import (
     write_markers,
 )
 
-# What the inflight file of a write says of its files, in its extra metadata.
+# The key and value in the extra metadata of an inflight file that say that the write stages its files.
 _FILES_KEY, _STAGED = "tagstream.data.files", "staged"
 
-# Extra metadata of an inflight file of this project: what began it, so that a later run knows it for its own leftover.
+# Extra metadata of an inflight file of this project: the kind of writer, so that a later run recognizes its own
+# leftovers.
 WRITER_KEY = "tagstream.writer"
 
 
 def request(table: HoodieTable, instant: str, action: str) -> None:
-    """Step 1. InstantConflictError when the instant is taken."""
+    """Step 1: create the requested file. InstantConflictError when it exists."""
     replaces = action == REPLACE_COMMIT
     content = write_record(REQUESTED_REPLACE, {"operationType": None, "version": None}) if replaces else b""
     _create(table, Instant(instant, action, State.REQUESTED), content)
 
 
 def begin_files(table: HoodieTable, instant: str) -> None:
-    """The marker folder, which is there before step 2. InstantConflictError when it is removed in that very moment."""
+    """Create the marker folder, before step 2. InstantConflictError when it is removed at the same time."""
     try:
         begin_markers(table.storage, instant)
-    except FileNotFoundError:  # on HDFS a file that is being written can be taken away
+    except FileNotFoundError:  # on HDFS a file can be removed while it is written
         raise InstantConflictError(_gone(table, instant)) from None
 
 
@@ -69,9 +70,9 @@ def inflight(
     *,
     has_markers: bool = False,
 ) -> None:
-    """Step 2. ``metadata`` is what is known of the work before it is done; readers do not look at it.
+    """Step 2: create the inflight file. ``metadata`` is what is known of the write in advance; readers ignore it.
 
-    ``has_markers``: the caller has called :func:`begin_files`.
+    ``has_markers``: the caller has called :func:`begin_files`. InstantConflictError when the file exists.
     """
     metadata = metadata or CommitMetadata()
     metadata = replace(metadata, extra={**metadata.extra, _FILES_KEY: _STAGED})
@@ -82,9 +83,9 @@ def inflight(
 
 
 def stages_files(table: HoodieTable, instant: Instant) -> bool:
-    """True for a write of this protocol: what its markers do not name was never published.
+    """True for a write with this protocol: files without a marker were never published.
 
-    Versions of this program before it, and Hudi, publish files from the tasks.
+    Earlier versions of this program, and Hudi, publish files from the tasks.
     """
     rel = f"{table.config.timeline_folder}/{Instant(instant.time, instant.action, State.INFLIGHT).file_name()}"
     try:
@@ -95,9 +96,9 @@ def stages_files(table: HoodieTable, instant: Instant) -> bool:
 
 
 def publish_files(table: HoodieTable, instant: str, statuses: Sequence[WriteStatus]) -> None:
-    """Step 4. InstantConflictError when the instant was rolled back, or another writer has a file of one of the names.
+    """Step 4. InstantConflictError when the instant was rolled back, or when another writer's file has one of the names.
 
-    The caller has made sure, after the last status had come, that it still is the one writer.
+    The caller must have checked, after the last status arrived, that it still has the lease.
     """
     announce_files(table, instant, statuses)
     publish_announced(table, instant, statuses)
@@ -106,8 +107,9 @@ def publish_files(table: HoodieTable, instant: str, statuses: Sequence[WriteStat
 def announce_files(
     table: HoodieTable, instant: str, statuses: Sequence[WriteStatus], check: Callable[[], None] = lambda: None
 ) -> None:
-    """The first half of step 4: markers, and metafiles of new partitions. ``check`` tells that this still is the one writer;
-    nothing has a name yet when it raises.
+    """The first half of step 4: write markers, and metafiles of new partitions.
+
+    ``check`` raises an error if this process has lost the lease; then no file has been published yet.
     """
     markers = [Marker(status.stat.path, _marker_kind(table, status)) for status in statuses]
     at_once(table.storage, check, lambda: write_markers(table.storage, instant, markers))
@@ -117,8 +119,10 @@ def announce_files(
 def publish_announced(
     table: HoodieTable, instant: str, statuses: Sequence[WriteStatus], *, is_alone: bool = False
 ) -> None:
-    """The second half of step 4. ``is_alone``: no other process can be writing this very instant, as it can a plan's, so a
-    name that has the instant in it is free.
+    """The second half of step 4: publish the files.
+
+    ``is_alone``: no other process can write the same instant (as it could with a plan), so names with the instant are
+    free.
     """
     pairs = [(staged_path(instant, status.stat.path), status.stat.path) for status in statuses]
     try:
@@ -127,19 +131,19 @@ def publish_announced(
         raise InstantConflictError(_gone(table, instant)) from None
     except FileExistsError as error:
         raise InstantConflictError(
-            f"a data file of instant {instant} of {table.base_path} has a name that is taken ({error}): another writer "
-            "works on the table, and only one may"
+            f"a data file of instant {instant} of {table.base_path} has a name that exists ({error}): another writer "
+            "writes to the table, and only one writer may"
         ) from None
 
 
 def _marker_kind(table: HoodieTable, status: WriteStatus) -> FileKind:
-    """From version 8 on a log file is of one commit, so it is created and never appended to: Hudi refuses another kind."""
+    """The marker's kind. From version 8 on a log file belongs to one commit, and Hudi accepts only CREATE for it."""
     created = table.config.names_logs_by_commit and status.kind is FileKind.APPEND
     return FileKind.CREATE if created else status.kind
 
 
 def _ensure_partitions(storage: Storage, instant: str, statuses: Sequence[WriteStatus]) -> None:
-    """A partition that has a slice has its metafile, too: only those that get nothing but new file groups are asked."""
+    """Create metafiles of new partitions. A partition with an older file group has one, and is not checked."""
     known = {status.stat.partition_path for status in statuses if not status.new_group}
     new = sorted({status.stat.partition_path for status in statuses} - known)
     each(partial(ensure_partition, storage, instant=instant), new)
@@ -157,13 +161,15 @@ def complete(
     is_staged: bool = False,
     and_then: Callable[[], None] = lambda: None,
 ) -> Instant:
-    """Steps 5-7; the completed instant. ``guard`` is called before publishing, with no work in between; what it raises
-    stops the commit; the timeline that it returns is one it has just looked at. ``clock_ms`` tells the time of completion,
-    from version 8 on; a clock that is behind the timeline, or behind ``after``, gives the next free millisecond.
-    ``is_staged``: ``staged.stage`` was called. ``and_then`` is called once the instant is completed, beside step 7.
+    """Steps 5 to 7; returns the completed instant.
 
-    InstantConflictError when the instant is completed already or was rolled back by someone else. One that does not know
-    this protocol (Hudi) may have done so before the data files were published: they are taken away then.
+    ``guard`` is called immediately before publishing. An error that it raises stops the commit; a timeline that it
+    returns must have been read just now. ``clock_ms`` gives the completion time, from version 8 on, in milliseconds
+    since 1970; a clock behind the timeline, or behind ``after``, gives the next free millisecond. ``is_staged``:
+    ``markers.stage`` was called. ``and_then`` is called when the instant is completed, in parallel with step 7.
+
+    InstantConflictError when the instant is completed already or was rolled back by another process. A process without
+    this protocol (Hudi) may have rolled it back before the data files were published: then they are deleted.
     """
     storage, folder = table.storage, table.config.timeline_folder
     staged = staged_commit_path(instant, action)
@@ -197,10 +203,10 @@ def complete(
 def completed_instant(
     table: HoodieTable, pending: Instant, at_ms: int, after: str | None = None, timeline: Timeline | None = None
 ) -> Instant:
-    """What a pending action will be when it is completed now; FileExistsError when it is already.
+    """The instant of a pending action that is completed now; FileExistsError when it is completed already.
 
-    From version 8 on the name of the file tells when, so that the name alone keeps nobody from completing it twice.
-    ``timeline``: one that the caller has just looked at.
+    From version 8 on the file name has the completion time, so the name alone does not prevent a second completion.
+    ``timeline``: one that the caller has just read.
     """
     completed = Instant(pending.time, pending.action, State.COMPLETED)
     if timeline is None:
@@ -224,12 +230,12 @@ def _create(table: HoodieTable, instant: Instant, data: bytes) -> None:
     except FileExistsError:
         raise InstantConflictError(
             f"{table.storage.where(rel)} exists already: another writer took instant {instant.time}; roll it back or "
-            "take a later instant"
+            "use a later instant"
         ) from None
 
 
 def _gone(table: HoodieTable, instant: str) -> str:
     return (
-        f"instant {instant} of {table.base_path} was rolled back by another process while this one was writing: "
-        "nothing was published; only one writer may work on the table"
+        f"instant {instant} of {table.base_path} was rolled back by another process during this write: "
+        "nothing was published; only one writer may write to the table"
     )

@@ -1,6 +1,6 @@
-"""Write the files of a file group, whatever the table's type.
+"""Write the files of a file group, for both table types.
 
-Merge-on-read: upserts and deletes go into a new log file over the group's newest slice. The first base file of a
+Merge-on-read: upserts and deletes are written to a new log file of the group's newest slice. The first base file of a
 new group can also be written from rows that have their meta columns already.
 """
 
@@ -33,10 +33,10 @@ def append(
 ) -> WriteStatus:
     """Stage one log file: data blocks of the upserts, then delete blocks. Returns its status.
 
-    ``file_slice`` is the group's newest slice, or for a new group an empty one that begins with this instant.
+    ``file_slice`` is the group's newest slice; for a new group it is an empty slice that begins with this instant.
     """
     storage, partition, file_id = table.storage, file_slice.partition_path, file_slice.file_id
-    own = table.config.names_logs_by_commit  # then no other commit has a log file of this time
+    own = table.config.names_logs_by_commit  # then no other commit has log files with this time
     version = 1 if own else file_slice.next_log_version
     time = ctx.instant if own else file_slice.base_instant
     name = log_file_name(file_id, time, version, ctx.write_token)
@@ -69,8 +69,8 @@ def append(
 def _needs_avro(table: HoodieTable, ctx: WriteContext) -> bool:
     """True when data blocks must be Avro: with a text ordering column, Hudi 1.2 loses updates in Parquet blocks.
 
-    Its Spark reader remembers a record's ordering text by its place in a buffer that the next record overwrites, and
-    then compares with the wrong one; in its own tables too. It copies the texts of Avro blocks.
+    Its Spark reader keeps a reference to a record's ordering text in a buffer that the next record overwrites, and then
+    compares a wrong text; also in tables of Hudi. It copies the texts of Avro blocks.
     """
     named = [name for name in table.config.ordering_fields if has_field(ctx.schema, name)]
     return any(pa.types.is_string(type_of(ctx.schema, name)) for name in named)
@@ -92,7 +92,7 @@ def _blocks(
 
 
 def _without_dates(orderings: pa.Array) -> pa.Array:
-    """Dates as days: Hudi 1.2 compares a row's date, a number of days, with the wrapper's: a DateWrapper fails its query."""
+    """Dates as days. Hudi 1.2 has a row's date as a number of days, and its query fails on a DateWrapper."""
     if pa.types.is_struct(orderings.type):
         return tuples([_without_dates(member) for member in orderings.flatten()], orderings.type.names)
     return orderings.cast(pa.int32()) if pa.types.is_date32(orderings.type) else orderings
@@ -124,10 +124,10 @@ def write_file_group(
 ) -> list[WriteStatus]:
     """Stage the files of one file group and return a status for each.
 
-    ``file_slice``: the group's newest one as of ``ctx.as_of``, None for a group that has none. ``upserts``: the user
-    columns, ``_hoodie_record_key`` (unique) and ``_is_insert``. ``deletes``: ``_hoodie_record_key`` and ``_ordering`` (null:
-    natural order, always deletes). Every row counts: late ones have been left out before. ``first_row``: rows this task has
-    written before in this commit, so that sequence numbers stay unique.
+    ``file_slice``: the group's newest slice as of ``ctx.as_of``, None for a group without one. ``upserts``: the user
+    columns, ``_hoodie_record_key`` (unique) and ``_is_insert``. ``deletes``: ``_hoodie_record_key`` and ``_ordering``
+    (null: natural order, which always deletes). Late rows must have been removed before. ``first_row``: number of rows
+    that this task has written in this commit, so that sequence numbers are unique.
     """
     _check_columns(upserts, deletes)
     if not upserts.num_rows and not deletes.num_rows:
@@ -141,7 +141,7 @@ def write_file_group(
 
 
 def _goes_to_base_file(ctx: WriteContext, file_slice: FileSlice | None, upserts: pa.Table) -> bool:
-    """On merge-on-read: inserts make or merge a base file where asked for, but never one that has logs over it."""
+    """For merge-on-read: whether inserts go to a base file. It never replaces a base file that has logs."""
     if file_slice is None:
         return ctx.options.inserts_to_base_files or ctx.options.groups_begin_with_base_files
     if not ctx.options.inserts_to_base_files:
@@ -160,15 +160,15 @@ def _check_current(
     upserts: pa.Table,
     deletes: pa.Table,
 ) -> None:
-    """MissingSliceError when the index believes in a file group that is not there (any more)."""
+    """MissingSliceError when the index has rows in a file group that does not exist (any more)."""
     if file_slice is not None:
         return
     known = deletes.num_rows > 0 or not pc.all(upserts.column(IS_INSERT)).as_py()
     if known or (partition_path, file_id) in ctx.timeline.replaced:
         raise MissingSliceError(
             f"file group {file_id} of partition {partition_path!r} in {table.base_path} has no slice at {ctx.as_of}, "
-            "but the index has rows in it: another writer replaced it, or its files were lost; the index must be brought "
-            "together with the table first"
+            "but the index has rows in it: another writer replaced it, or its files were lost; update the index from the "
+            "table first"
         )
 
 
@@ -186,9 +186,10 @@ def write_new_group(
     file_id: str,
     rows: Callable[[str], Iterator[pa.Table]],
 ) -> WriteStatus:
-    """Stage the base file; ``rows`` gives all of its rows for the file's name, a bounded number at a time.
+    """Stage the base file of a new file group.
 
-    InstantConflictError when the instant was rolled back.
+    ``rows`` returns all of its rows for the file's name, in bounded batches. InstantConflictError when the instant was
+    rolled back.
     """
     options = ctx.options
     name = base_file_name(file_id, ctx.write_token, ctx.instant)
@@ -220,4 +221,4 @@ def write_new_group(
     )
     columns = options.range_columns
     ranges = ranges_to_json(ranges_of_footer(result.footer, columns)) if columns else None
-    return WriteStatus(stat, FileKind.CREATE, True, ranges, result.bloom if options.tells_bloom else None)
+    return WriteStatus(stat, FileKind.CREATE, True, ranges, result.bloom if options.returns_bloom else None)

@@ -1,16 +1,16 @@
-"""What an unfinished write has in ``.hoodie/.temp``: markers, staged data files, and the staged commit.
+"""The files of an unfinished write in ``.hoodie/.temp``: markers, staged data files, and the staged commit.
 
-A marker names a data file that the instant is about to publish. It exists before its data file, so the files of a
-write that failed can be found without listing the table. Two kinds exist: DIRECT (one empty file ``<data
-file>.marker.<kind>`` a data file) and TIMELINE_SERVER_BASED (a few text files ``MARKERS<n>`` with one marker a
-line, and ``MARKERS.type``). Both are read; the second is written, as two files.
+A marker names a data file that the instant is about to publish. It is written before its data file, so the files of a
+failed write can be found without listing the table. There are two kinds: DIRECT (an empty file
+``<data file>.marker.<kind>`` for each data file) and TIMELINE_SERVER_BASED (a few text files ``MARKERS<n>`` with one
+marker in each line, and ``MARKERS.type``). Both are read; the second kind is written, as two files.
 
-Tasks stage data files below the instant's folder, where no reader looks, under a name with the attempt's write
-token. The driver gives the files their names once it knows which ones the commit has. What a task of a killed run
-or the slower one of two attempts writes, however late, never gets a name: some readers fail on a second base file
+Tasks stage data files below the instant's folder, which no reader reads, under a name with the attempt's write token.
+The driver gives the files their final names when it knows the files of the commit. A file of a task of a killed run, or
+of the slower of two attempts, is never published, however late it is written: some readers fail on a second base file
 of one instant in a file group. A commit is staged in ``.hoodie/.temp/.<instant>.<action>.staged``.
 
-Tasks ask whether their write is still pending before they pass anything on.
+Tasks check that their write is still pending before they return results.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ _SERVER_FILE = re.compile(r"^MARKERS\d+$")
 
 @dataclass(frozen=True)
 class Marker:
-    """A data file (path relative to the base path) an instant meant to write."""
+    """A data file (path relative to the base path) that an instant is about to publish."""
 
     path: str
     kind: FileKind
 
     @property
     def partition_path(self) -> str:
-        """The folder of the data file."""
+        """Partition path of the data file."""
         return self.path.rsplit("/", 1)[0] if "/" in self.path else ""
 
     @property
     def file_name(self) -> str:
-        """The data file's own name."""
+        """Name of the data file."""
         return self.path.rsplit("/", 1)[-1]
 
 
 def marker_folder(instant: str) -> str:
-    """Where the markers of an instant are."""
+    """Folder of the markers of an instant."""
     return f"{TEMP_FOLDER}/{instant}"
 
 
@@ -64,12 +64,12 @@ def marker_files(instant: str) -> list[str]:
 
 
 def begin_markers(storage: Storage, instant: str) -> None:
-    """Say that an instant has markers, none so far; call it before the instant is inflight."""
+    """Create the marker folder of an instant, without markers; call it before the instant is inflight."""
     storage.replace(f"{marker_folder(instant)}/{_TYPE_FILE}", b"TIMELINE_SERVER_BASED")
 
 
 def write_markers(storage: Storage, instant: str, markers: Iterable[Marker]) -> None:
-    """Announce all data files of an instant, before the first of them is published."""
+    """Write the markers of all data files of an instant, before the first file is published."""
     lines = sorted(f"{marker.path}.marker.{marker.kind.value}\n" for marker in markers)
     storage.replace(f"{marker_folder(instant)}/{_OWN_FILE}", "".join(lines).encode())
 
@@ -110,7 +110,7 @@ def _parse_marker(text: str) -> Marker | None:
     return Marker(match.group("path").lstrip("/"), FileKind(match.group("kind"))) if match else None
 
 
-# A task that stands still meanwhile finds its answer too old when it goes on: this clock does not stand still with it.
+# Seconds for which a check remains valid. The clock is monotonic, so a task that was paused checks again.
 _FRESH_S = 1.0
 _yes: dict[tuple[str, str], float] = {}
 
@@ -118,10 +118,10 @@ _yes: dict[tuple[str, str], float] = {}
 def is_inflight(
     storage: Storage, timeline_folder: str, instant: str, action: str, clock_s: Callable[[], float] = time.monotonic
 ) -> bool:
-    """Whether the inflight file of an action is there: nobody has taken the write back.
+    """Whether the inflight file of an action exists: nobody has rolled the write back.
 
-    On an object store, where each look is a request, a yes counts for a second in this process: one process asks for many
-    files and key groups of a batch, and the look cannot keep anything from happening just after it anyway.
+    On an object store, where each check is a request, True is cached for a second in this process. One process checks
+    for many files and key groups of a batch, and a rollback can come immediately after any check.
     """
     rel = f"{timeline_folder}/{Instant(instant, action, State.INFLIGHT).file_name()}"
     key, now = (storage.root, rel), clock_s()
@@ -130,20 +130,21 @@ def is_inflight(
     found = storage.exists(rel)
     if found:
         for old in [other for other in list(_yes) if other[0] == storage.root]:
-            _yes.pop(old, None)  # another thread of the task may have been first
+            _yes.pop(old, None)  # another thread of the task may have removed it
         _yes[key] = now
     return found
 
 
 def check_seen(storage: Storage) -> None:
-    """TableNotFoundError for a task that sees no table at all: its host does not share the folder that the driver has.
+    """TableNotFoundError for a task that sees no table, because its host does not share the driver's folder.
 
-    Asked where an instant is not pending: else that would look like another writer's work, and be tried again for ever.
+    Called when an instant is not pending: otherwise that would look like another writer's rollback and be retried
+    forever.
     """
     if not storage.exists(META_FOLDER):
         raise TableNotFoundError(
-            f"a task on another host than the driver's sees no table at {storage.root}: table, checkpoint and source must "
-            "lie where all of Spark's hosts see them, under the same path or on a store (S3, HDFS, ...)"
+            f"a task on another host than the driver's finds no table at {storage.root}: table, checkpoint and source must "
+            "be accessible to all of Spark's hosts under the same path, or on a store (S3, HDFS, ...)"
         )
 
 
@@ -151,18 +152,18 @@ _STAGED_SUFFIX = ".staged"
 
 
 def begin_data_file(table: HoodieTable, ctx: WriteContext, partition_path: str, name: str) -> str:
-    """The name under which the file is to be staged; InstantConflictError when its instant was rolled back."""
+    """The name under which to stage a file; InstantConflictError when its instant was rolled back."""
     if not is_inflight(table.storage, table.config.timeline_folder, ctx.instant, ctx.action):
         check_seen(table.storage)
         raise InstantConflictError(
-            f"instant {ctx.instant} of {table.base_path} was rolled back before {name} was written: it is the work of an "
-            "attempt that came too late, and nothing of it is published"
+            f"instant {ctx.instant} of {table.base_path} was rolled back before {name} was written: it belongs to an "
+            "attempt that is too late, and none of its files is published"
         )
     return staged_path(ctx.instant, join(partition_path, name))
 
 
 def staged_path(instant: str, path: str) -> str:
-    """Where a data file (path relative to the base path) is until it is published."""
+    """Path of a data file (path relative to the base path) until it is published."""
     return f"{marker_folder(instant)}/{path}{_STAGED_SUFFIX}"
 
 
@@ -175,18 +176,18 @@ _STAGED_COMMIT = re.compile(r"\.(?P<instant>[0-9]+)\.[a-z]+\.staged")
 
 
 def staged_commit_path(instant: str, action: str) -> str:
-    """Where the content of a commit is until it is published."""
+    """Path of the content of a commit until it is published."""
     return f"{TEMP_FOLDER}/.{instant}.{action}.staged"
 
 
 def staged_instant(name: str) -> str | None:
-    """The instant whose commit is staged in a file of ``TEMP_FOLDER``; None where the name is of something else."""
+    """The instant whose commit is staged in this file of ``TEMP_FOLDER``; None for other files."""
     found = _STAGED_COMMIT.fullmatch(name)
     return None if found is None else found["instant"]
 
 
 def stage(table: HoodieTable, instant: str, action: str, metadata: CommitMetadata) -> None:
-    """Write the content of a commit."""
+    """Stage the content of a commit: write it durably under a hidden name."""
     replaces = COMPLETED_ACTION.get(action, action) == REPLACE_COMMIT
     content = metadata.to_bytes(table.config.version, replaces=replaces)
     table.storage.replace(staged_commit_path(instant, action), content)
@@ -198,9 +199,10 @@ def forget_staged(table: HoodieTable, instant: str, action: str) -> None:
 
 
 def tidy(storage: Storage, instant: str, action: str, paths: Sequence[str]) -> None:
-    """Remove markers and staged files of a completed instant; ``paths``: of its data files.
+    """Remove markers and staged files of a completed instant; ``paths`` are those of its data files.
 
-    Where published files stay, they are named at once; the look at the folder finds those of late tasks only.
+    On a store that keeps staged files after publishing, known files are removed by name at once. Listing the folder finds
+    the files of late tasks.
     """
     staged = staged_commit_path(instant, action)
     known = [staged]
@@ -214,7 +216,7 @@ def tidy(storage: Storage, instant: str, action: str, paths: Sequence[str]) -> N
 
 
 def unstage(table: HoodieTable, instant: str, action: str) -> None:
-    """Take away what an unfinished write has staged, its commit and its files: neither can be published any more."""
+    """Remove the staged commit and files of an unfinished write, which can then no longer be published."""
     storage = table.storage
     storage.delete(staged_commit_path(instant, action))
     storage.delete_many([rel for rel in storage.walk_files(marker_folder(instant)) if is_staged(rel)])

@@ -1,15 +1,15 @@
-"""The file groups that take inserts, by partition, kept so that a task reads those of the partitions it writes to only.
+"""The small file groups, which take inserts, by partition, stored so that a task reads only those of its partitions.
 
-A :class:`SizesFile` holds what was known at one time: partitions in their order, in blocks of some hundred file groups, and
-behind them an index of the blocks. It never changes. What has changed since stands in newer files, and what has changed last
-in the write profile itself; a partition counts as in the newest of them that names it.
+A :class:`SizesFile` has the sizes of one time: partitions in order, in blocks of some hundred file groups, followed by
+an index of the blocks. It never changes. Later changes are in newer files, and the latest changes in the write profile.
+The newest of them that names a partition applies.
 
 ::
 
     block 0 ... block n      JSON: {partition: {file id: bytes}}
     index                    JSON: [[first partition, offset, length, CRC-32], ...]
 
-Sizes are kept and not the room in records, which is another one whenever the estimate for a record changes.
+Files have sizes, not the number of records that still fit, which changes with the estimate for a record.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from tagstream.table.errors import CorruptFileError
 from tagstream.table.storage.storage import Storage, at_once
 
 Sizes = Mapping[str, Mapping[str, float]]
-BLOCK_GROUPS = 256  # some 20 kB
-# Blocks that lie so near are read by one call: a request to a store costs as much as so many bytes.
+BLOCK_GROUPS = 256  # about 20 kB
+# Blocks with a smaller gap are read by one call: a request to a store costs as much as this number of bytes.
 _GAP_BYTES = 64 << 10
 
 
 @dataclass(frozen=True)
 class SmallFile:
-    """A file group that still takes inserts. `room_records`: how many more records fit before the size limit."""
+    """A file group that still takes inserts. `free_records`: how many more records fit before the size limit."""
 
     file_id: str
-    room_records: int
+    free_records: int
 
 
 @dataclass(frozen=True)
 class SizesFile:
-    """A file of sizes: its name in the profiles' folder, where in it its index lies (bytes), and the index's SHA-256."""
+    """A file of sizes: its name in the profiles' folder, offset and length of its index in bytes, the index's SHA-256."""
 
     name: str
     index_at: int
@@ -52,10 +52,11 @@ class SizesFile:
 
 @dataclass(frozen=True)
 class SmallGroups:
-    """Sizes in bytes, by partition path and file id, of the groups under the limit; and what makes records of them.
+    """Sizes in bytes, by partition path and file id, of the groups under the limit.
 
-    ``newest``: of partitions that have changed since the ``files``, of which the first is the newest; one without groups
-    there has none. ``storage``: where the files are; not a part of the value.
+    ``max_bytes``: the limit. ``record_bytes``: the estimated size of a record. ``newest``: the sizes in partitions that have
+    changed since the newest of ``files`` was written; an empty mapping means that the partition has no small group.
+    ``storage``: the folder of the files, which does not belong to the value.
     """
 
     max_bytes: int
@@ -65,9 +66,9 @@ class SmallGroups:
     storage: Storage | None = field(default=None, compare=False, repr=False)
 
     def of(self, partitions: Collection[str]) -> dict[str, tuple[SmallFile, ...]]:
-        """Room in records of these partitions' groups, in file id order. Blocks are read once a process.
+        """How many records fit into these partitions' small groups, in file id order. A process reads each block once.
 
-        FileNotFoundError or CorruptFileError names a file that is gone or damaged.
+        FileNotFoundError or CorruptFileError names a file that is missing or damaged.
         """
         found = {partition: self.newest[partition] for partition in partitions if partition in self.newest}
         left = [partition for partition in partitions if partition not in found]
@@ -86,21 +87,21 @@ class SmallGroups:
         )
 
     def to_doc(self) -> dict[str, Any]:
-        """As JSON; :meth:`from_doc` gives an equal value."""
+        """The value for JSON; :meth:`from_doc` makes an equal value of it."""
         files = [[f.name, f.index_at, f.index_length, f.digest] for f in self.files]
         sizes = {"max_bytes": self.max_bytes, "record_bytes": self.record_bytes}
         return {**sizes, "newest": {p: dict(groups) for p, groups in self.newest.items()}, "files": files}
 
     @classmethod
     def from_doc(cls, doc: Mapping[str, Any], storage: Storage | None = None) -> SmallGroups:
-        """KeyError, TypeError or ValueError where it is none."""
+        """The value of :meth:`to_doc`. KeyError, TypeError or ValueError for another document."""
         newest = {str(p): {str(f): float(size) for f, size in groups.items()} for p, groups in doc["newest"].items()}
         files = tuple(SizesFile(str(n), int(at), int(length), str(d)) for n, at, length, d in doc["files"])
         return cls(int(doc["max_bytes"]), int(doc["record_bytes"]), newest, files, storage)
 
 
 def write_sizes(storage: Storage, name: str, sizes: Iterable[tuple[str, Mapping[str, float]]]) -> SizesFile:
-    """Write a file of the groups of partitions. Two files of one name must not be made with different sizes."""
+    """Write the sizes of partitions to a file. Files of the same name must have the same sizes."""
     data, index = bytearray(), []
     for block in _blocks(sorted(sizes)):
         text = json.dumps(dict(block), separators=(",", ":"), ensure_ascii=False).encode()
@@ -124,7 +125,7 @@ def _blocks(sizes: Iterable[tuple[str, Mapping[str, float]]]) -> Iterator[list[t
 
 
 class _Opened:
-    """A file of which the index is known, and the blocks that were asked for."""
+    """A file whose index was read, with the blocks that were read."""
 
     def __init__(self, storage: Storage, file: SizesFile) -> None:
         self._where = storage.where(file.name)
@@ -137,7 +138,7 @@ class _Opened:
         self._blocks: dict[int, Sizes] = {}
 
     def look_up(self, storage: Storage, partitions: Iterable[str]) -> dict[str, Mapping[str, float]]:
-        """The groups of those of the partitions that the file names."""
+        """The groups of the partitions that the file names."""
         places = {partition: bisect_right(self._firsts, partition) - 1 for partition in partitions}
         self._read(storage, sorted({at for at in places.values() if at >= 0} - self._blocks.keys()))
         return {p: self._blocks[at][p] for p, at in places.items() if at >= 0 and p in self._blocks[at]}
@@ -160,10 +161,12 @@ class _Opened:
                 self._blocks[at] = json.loads(text)
 
     def _damaged(self, what: str) -> CorruptFileError:
-        return CorruptFileError(f"{self._where} is damaged: its {what} is not what was written; start the job again")
+        return CorruptFileError(
+            f"{self._where} is damaged: its {what} does not match its checksum; start the job again"
+        )
 
 
-# By folder: files that the newest profile of the folder names. A process may serve several tables.
+# By folder: the files of its newest profile. A process may serve several tables.
 _known: dict[str, dict[SizesFile, _Opened]] = {}
 
 

@@ -1,10 +1,10 @@
-"""Copy-on-write: the next base file of a file group, merged batch by batch from the one before.
+"""Copy-on-write: write the next base file of a file group by merging the previous one batch by batch.
 
-The state has decided already that every upsert wins and every delete deletes. So the merge is a look-up of keys,
-not a comparison of rows, except where the index knows no ordering values (``WriterOptions.compare_ordering``).
-Memory: one batch of old rows, one row group of new ones, and the incoming rows.
+The state index has decided before which upserts and deletes win. So the merge looks up keys and does not compare rows,
+except if the index has no ordering values (``WriterOptions.compare_ordering``).
+Memory: one batch of old rows, one row group of new rows, and the incoming rows.
 
-Rows of data files have the five meta columns in front of the user columns.
+Rows of data files have the five meta columns before the user columns.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ORDERING = "_ordering"
 
 
 def new_rows(ctx: WriteContext, upserts: pa.Table, partition_path: str, file_name: str, first_row: int) -> pa.Table:
-    """Incoming rows with this commit's meta columns; ``first_row`` is the task's row counter before them."""
+    """Incoming rows with the meta columns of this commit; ``first_row`` is the number of rows the task wrote before."""
     count, schema = upserts.num_rows, ctx.file_schema
     user = conform(
         upserts.drop_columns([name for name in (*META_COLUMNS, IS_INSERT) if name in upserts.column_names]),
@@ -55,13 +55,13 @@ def new_rows(ctx: WriteContext, upserts: pa.Table, partition_path: str, file_nam
 
 
 def copied_rows(rows: pa.Table, file_name: str) -> pa.Table:
-    """Rows of an older file as they go into its next version: all meta columns stay but the file's name."""
+    """Rows of an older file for its next version: all meta columns are kept except the file name."""
     index = rows.schema.get_field_index(FILE_NAME)
     return rows.set_column(index, rows.schema.field(index), _constant(file_name, rows.num_rows))
 
 
 def split_inserts(upserts: pa.Table) -> tuple[int, int]:
-    """How many of the rows are inserts and how many updates, as the index has told."""
+    """(number of inserts, number of updates) in the rows, according to the index."""
     inserts = int(pc.sum(upserts.column(IS_INSERT)).as_py() or 0)
     return inserts, upserts.num_rows - inserts
 
@@ -76,7 +76,7 @@ _MOST_ROWS = 4 * BATCH_ROWS
 
 @dataclass
 class MergeCounts:
-    """Rows by what became of them."""
+    """Number of rows by the result of the merge."""
 
     copied: int = 0
     updated: int = 0
@@ -141,7 +141,7 @@ def write_base_file(
     )
     columns = options.range_columns
     ranges = ranges_to_json(ranges_of_footer(result.footer, columns)) if columns else None
-    bloom = result.bloom if options.tells_bloom else None
+    bloom = result.bloom if options.returns_bloom else None
     return WriteStatus(stat, kind, kind is FileKind.CREATE, ranges, bloom)
 
 
@@ -153,10 +153,10 @@ def merge_batches(
     counts: MergeCounts,
     ordering: Sequence[str] = (),
 ) -> Iterator[pa.Table]:
-    """Old rows with updates in their place and deleted ones left out, then the incoming rows no old row had.
+    """Old rows with updates in their place and without deleted ones, then the incoming rows that no old row matches.
 
-    ``deletes``: record keys and, where ``ordering`` (the ordering columns) is given, ordering values: then an old row stays
-    that is newer than what comes. Raises CorruptFileError for an old row without a record key.
+    ``deletes``: record keys and, with ``ordering`` (the ordering fields), ordering values: then an old row that is
+    newer than the incoming one is kept. CorruptFileError for an old row without a record key.
     """
     upsert_keys = _flat(incoming.column(RECORD_KEY))
     delete_keys = _flat(deletes.column(RECORD_KEY))
@@ -171,7 +171,7 @@ def merge_batches(
         old_order = ordering_column(batch, ordering)
         if old_order is not None and new_order is not None:
             matches, late = _timely(old_order, matches, new_order)
-            placed[late] = True  # not to be inserted either
+            placed[late] = True  # late rows are not inserted either
             counts.late += len(late)
             if gone is not None:
                 gone, late = _timely(old_order, gone, deletes[ORDERING].combine_chunks())
@@ -184,9 +184,9 @@ def merge_batches(
 
 
 def _timely(old: pa.Array, matches: pa.Array, incoming: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """``matches`` (rows of ``incoming``, null for none) without those that are older than the old row, and these.
+    """(``matches`` without rows of ``incoming`` that are older than the old row, the removed rows).
 
-    A value that is null on either side does not hold anything back; equal ones let the later write win.
+    A null ordering value on either side does not remove a row. For equal values the later write wins.
     """
     late = pc.fill_null(greater(old, incoming.take(matches).cast(old.type)), False)
     gone = matches.filter(late).to_numpy().astype(np.int64)
@@ -206,7 +206,7 @@ def _merge_batch(
     at = np.flatnonzero(updated)
     keep = np.ones(rows.num_rows, dtype=np.bool_)
     if dropped is not None:
-        # A key that is both deleted and upserted here has come back: the new row stays.
+        # A key that is deleted and upserted in this batch has come back: the new row is kept.
         keep = ~(dropped.to_numpy(zero_copy_only=False) & ~updated)
     source = matches.drop_null().to_numpy().astype(np.int64)
     keep[at[_again(source, written)]] = False
@@ -219,11 +219,11 @@ def _merge_batch(
     placed[source] = True
     order = np.arange(rows.num_rows, dtype=np.int64)
     order[at] = rows.num_rows + np.arange(len(at))
-    return chunks.take(chunks.together([rows, chunks.take(incoming, source)]), order[keep])
+    return chunks.take(chunks.combined([rows, chunks.take(incoming, source)]), order[keep])
 
 
 def _again(source: npt.NDArray[np.int64], written: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Which of the rows to update have had their new row already: another writer put the key into the file again."""
+    """Which matches get the same new row again: another writer has written the key twice into the file."""
     before = np.count_nonzero(written)
     had = written[source]
     written[source] = True
@@ -243,12 +243,13 @@ def old_batches(
     drops: bool = False,
     without: Collection[str] = (),
 ) -> Iterator[pa.Table]:
-    """The rows of a base file in the wanted schema, a bounded number at a time, row group by row group.
+    """The rows of a base file in the given schema, in bounded batches, row group by row group.
 
-    A batch has ``BATCH_ROWS`` rows, or as many more, but not many times so many, as have about ``batch_bytes`` uncompressed.
-    ``drops``: columns that the schema lacks are left out; else they make an UnsupportedTableError. The column of
-    ``hoodie.allow.operation.metadata.field`` is left out as by a Hudi writer without it: no schema of the table names it.
-    ``without``: columns that the path holds are left out, too: Hudi's clustering leaves them in its files, as nulls.
+    A batch has ``BATCH_ROWS`` rows, or the number of rows that have about ``batch_bytes`` uncompressed if that is more,
+    up to a limit. ``drops``: columns that the schema lacks are left out; otherwise they are an UnsupportedTableError.
+    The column of ``hoodie.allow.operation.metadata.field`` is left out, as by a Hudi writer without that option: no
+    table schema has it. ``without``: columns that only the path has are left out, too: Hudi's clustering writes them as
+    nulls.
     """
     path = storage.where(rel)
     try:
@@ -259,18 +260,18 @@ def old_batches(
                     f"{path} has columns the new schema lacks ({', '.join(lost)}); rewriting it would lose them: "
                     "add them to the schema"
                 )
-            for group in range(file.num_row_groups):  # a batch of several could be of any size
+            for group in range(file.num_row_groups):  # a batch across row groups could have any size
                 found = file.metadata.row_group(group)
                 fitting = batch_bytes * found.num_rows // max(found.total_byte_size, 1)
-                rows = min(max(BATCH_ROWS, fitting), _MOST_ROWS)  # repeated values take no room in the file
+                rows = min(max(BATCH_ROWS, fitting), _MOST_ROWS)  # repeated values take no space in the file
                 for batch in file.iter_batches(batch_size=rows, row_groups=[group]):
                     yield from_file(pa.Table.from_batches([batch]), schema, path)
     except pa.ArrowInvalid as error:
         raise CorruptFileError(f"{path} cannot be read to its end ({error}): restore it") from error
     except FileNotFoundError as error:
         raise MissingSliceError(
-            f"base file {path} is gone, though the metadata table lists it or it was there a moment ago: its files were "
-            "lost or taken away by hand; the index must be brought together with the table first"
+            f"base file {path} is missing, though the metadata table or a listing has it: it was lost or deleted by hand; "
+            "update the index from the table first"
         ) from error
 
 

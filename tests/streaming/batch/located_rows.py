@@ -54,7 +54,7 @@ def write_commit(writer: Writer, rows: pa.Table) -> list[WriteStatus]:
         options=writer.options,
         decode=DecodeSpec.of(table, avro, avro, global_index=True, files=False),
         quarantine=PosixStorage(str(Path(table.base_path).parent / "quarantine")),
-        left=PosixStorage(str(Path(table.base_path).parent / "changed-keys")),
+        changed_keys=PosixStorage(str(Path(table.base_path).parent / "changed-keys")),
         topic="t",
         crash=CrashPlan(),
     )

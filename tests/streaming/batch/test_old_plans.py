@@ -29,7 +29,7 @@ def entry(path: str, batch: int) -> str:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Storage:
+def query_folder(tmp_path: Path) -> Storage:
     """Of a query that has read 400 plans, and whose log was folded with batch 399; one entry is of an older program's."""
     storage = PosixStorage(str(tmp_path))
     log = PlanLog(storage)
@@ -46,28 +46,28 @@ def root(tmp_path: Path) -> Storage:
     return storage
 
 
-def test_the_log_keeps_the_entries_of_the_plans_that_are_there(root: Storage) -> None:
-    forget_old_plans(root, BATCHES, 100)
-    there = PlanLog(root).numbers
+def test_the_log_keeps_the_entries_of_the_plans_that_are_there(query_folder: Storage) -> None:
+    forget_old_plans(query_folder, BATCHES, 100)
+    there = PlanLog(query_folder).numbers
     assert there == list(range(302, BATCHES + 1))
-    left = whole_file_log(root)
+    left = whole_file_log(query_folder)
     assert [e["batchId"] for e in left] == [0, *range(301, BATCHES)], (
         "an older program's file and the plans that are there"
     )
-    assert root.read(f"sources/0/{newest_fold(root)}.compact").startswith(b"v1\n")
+    assert query_folder.read(f"sources/0/{newest_fold(query_folder)}.compact").startswith(b"v1\n")
 
 
-def test_few_entries_are_left_where_they_are(root: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_entries_are_left_where_they_are(query_folder: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(old_plans, "_LEAST_PRUNED", 302)
-    forget_old_plans(root, BATCHES, 100)
-    assert len(PlanLog(root).numbers) == 99 and len(whole_file_log(root)) == BATCHES + 1
+    forget_old_plans(query_folder, BATCHES, 100)
+    assert len(PlanLog(query_folder).numbers) == 99 and len(whole_file_log(query_folder)) == BATCHES + 1
 
 
-def test_an_entry_stays_as_long_as_its_plan(root: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_stays_as_long_as_its_plan(query_folder: Storage, monkeypatch: pytest.MonkeyPatch) -> None:
     """Killed before the plans are gone: without their entries Spark would read them again."""
     monkeypatch.setattr(PlanLog, "forget_plans", lambda *_: None)
-    forget_old_plans(root, BATCHES, 100)
-    assert len(PlanLog(root).numbers) == BATCHES and len(whole_file_log(root)) == BATCHES + 1
+    forget_old_plans(query_folder, BATCHES, 100)
+    assert len(PlanLog(query_folder).numbers) == BATCHES and len(whole_file_log(query_folder)) == BATCHES + 1
 
 
 @pytest.fixture
@@ -92,10 +92,10 @@ def test_a_stream_goes_on_with_the_shorter_log(tmp_path: Path, spark: SparkSessi
         ev.write_files(events[done * PER_FILE : batches * PER_FILE], case.source, PER_FILE, first=done)
         assert len(case.run()) == batches - done
         done = batches
-        root = PosixStorage(str(case.root))
-        assert newest_fold(root) == fold
-        plans = len([name for name in root.names(PLANS) if name.startswith("plan-")])
-        assert plans <= 6 and len(whole_file_log(root)) < 18
+        query_folder = PosixStorage(str(case.root))
+        assert newest_fold(query_folder) == fold
+        plans = len([name for name in query_folder.names(PLANS) if name.startswith("plan-")])
+        assert plans <= 6 and len(whole_file_log(query_folder)) < 18
         rows = ev.rows(ev.oracle(events[: done * PER_FILE]).values())
         assert not compare(rows, read_table(case.table, meta_columns=False), ["id"])
     assert case.run() == []

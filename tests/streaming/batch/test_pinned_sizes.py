@@ -10,6 +10,7 @@ import pytest
 from tagstream.streaming.batch import small_files as pinned_sizes
 from tagstream.streaming.batch.small_files import PREFIX, PinnedSizes, SmallFiles
 from tagstream.table.storage.posix import PosixStorage
+from tagstream.table.write.file_sizes import FileSizeOptions
 from tagstream.table.write.small_groups import SmallFile, SmallGroups
 from tagstream.table.write.write_context import WriteProfile
 from tests.table.stepping import Stepping
@@ -19,10 +20,7 @@ class Changing(SmallFiles):
     """One whose groups are set by the test."""
 
     def __init__(self) -> None:
-        super().__init__(
-            merge_on_read=False, small_limit=1000, max_bytes=1000, base_only=False,
-            record_bytes=10, log_ratio=0.35, trust_share=1.0,
-        )  # fmt: skip
+        super().__init__(FileSizeOptions(1000, 1000, record_bytes=10), merge_on_read=False, base_only=False)
 
     def change(self, partition: str, file_id: str, size: float) -> None:
         self._set(partition, file_id, size)
@@ -41,6 +39,7 @@ def as_all(small: SmallFiles, groups: SmallGroups) -> None:
         assert {p: files for p, files in found.items() if files} == wanted
 
 
+@pytest.mark.extended("longer random histories", first=("1",))
 @pytest.mark.parametrize("seed", range(15))
 def test_any_history_is_found_as_it_is(seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Batches of any size, tables listed again, runs that end, garbage collected; earlier profiles stay what they were."""

@@ -113,7 +113,7 @@ def test_a_record_that_lacks_values_is_a_bad_one() -> None:
     assert [(r["op"], r["skey"]) for r in rows.to_pylist()] == [
         (OP_INSERT, GLOBAL_KEY + b"whole"), (OP_BAD, GLOBAL_KEY + b"short")
     ]  # fmt: skip
-    assert "only the state index completes" in rows.column("note")[1].as_py()
+    assert "only the state index can add" in rows.column("note")[1].as_py()
     assert counts["inserts"] == 1
     whole, _ = tag_pulled(0, records.slice(0, 1), found(), PullSpec(PROFILE, "int64", True, True))
     assert whole.num_rows == 1

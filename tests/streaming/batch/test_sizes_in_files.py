@@ -22,7 +22,7 @@ def inserts(batch: int, partitions: range) -> list[ev.Event]:
     return [ev.Event(f"{p}-{batch}-{n}", f"p{p}", batch, name="x", amount=1.0) for p in partitions for n in range(3)]
 
 
-@pytest.mark.extended("the same files, read for an index that is asked", first=("FLINK_STATE",))
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.parametrize("index", ["FLINK_STATE", "BLOOM"])
 def test_inserts_go_to_the_groups_that_are_there(
     index: str, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch

@@ -9,18 +9,15 @@ from pathlib import Path
 from tagstream.streaming.batch.small_files import SmallFiles
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.timeline.commit_metadata import WriteStatus
+from tagstream.table.write.file_sizes import FileSizeOptions
 from tests.table.writer import Writer, row
 
 
 def small_files() -> SmallFiles:
     return SmallFiles(
+        FileSizeOptions(max_file_bytes=1 << 21, small_file_limit=1 << 20, record_bytes=100),
         merge_on_read=False,
-        small_limit=1 << 20,
-        max_bytes=1 << 21,
         base_only=False,
-        record_bytes=100,
-        log_ratio=0.35,
-        trust_share=1.0,
     )
 
 
@@ -41,8 +38,8 @@ def test_a_file_group_that_another_writer_replaced_takes_no_inserts_any_more(tmp
 
 def on_read(writer: Writer, *, needs_base: bool = False, max_bytes: int = 1 << 30) -> SmallFiles:
     files = SmallFiles(
-        merge_on_read=True, small_limit=1 << 20, max_bytes=max_bytes, base_only=False, needs_base=needs_base,
-        record_bytes=100, log_ratio=0.35, trust_share=1.0,
+        FileSizeOptions(max_file_bytes=max_bytes, small_file_limit=1 << 20, record_bytes=100),
+        merge_on_read=True, base_only=False, needs_base=needs_base,
     )  # fmt: skip
     files.load(writer.table.view())
     return files

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from tagstream.state.tag_batch import GLOBAL_KEY, OP_DELETE, OP_INSERT, OP_UPDATE, TagResult
-from tagstream.streaming.batch.located import Lanes, by_lane
+from tagstream.streaming.batch.located import WriteTasks, by_write_task
 from tagstream.streaming.batch.tag import located, packed_result
 from tagstream.streaming.source import packed
 from tagstream.streaming.source.packed import pack, unpack
@@ -43,17 +43,17 @@ def test_located_rows_in_many_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     found = located(result_of(many), many, "int64")
     assert found.equals(expected)
     assert max(batch.nbytes for batch in found.to_batches()) <= 5000
-    lanes: dict[int, list[bytes]] = {}
-    for lane, value in by_lane(found, Lanes(3)):
-        lanes.setdefault(lane, []).append(value)
-    again = pa.concat_tables([unpack(values) for values in lanes.values()])
+    write_tasks: dict[int, list[bytes]] = {}
+    for write_task, value in by_write_task(found, WriteTasks(3)):
+        write_tasks.setdefault(write_task, []).append(value)
+    again = pa.concat_tables([unpack(values) for values in write_tasks.values()])
     assert sorted(map(str, again.to_pylist())) == sorted(map(str, expected.to_pylist()))
 
 
 def test_frames_are_small_and_a_large_value_counts_for_more_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "PACKED_BYTES", 1000)
     rows = keyed(300, 4000)  # each record is a value of its own
-    frames = list(packed_result(7, located(result_of(rows), rows, "int64"), result_of(rows), Lanes(2)))
+    frames = list(packed_result(7, located(result_of(rows), rows, "int64"), result_of(rows), WriteTasks(2)))
     assert len(frames) > 10
     assert max(map(len, frames)) <= 64
     values = [value for frame in frames for value in frame["rows"]]

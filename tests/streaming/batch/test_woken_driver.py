@@ -86,7 +86,7 @@ def test_its_state_is_refused_and_the_index_loaded_anew(
     with caplog.at_level(logging.WARNING):
         assert [r.batch_id for r in two.case.run()] == [2]
     two.is_right([*two.events[:200], *again])
-    assert "wrote over" in caplog.text
+    assert "overwrote" in caplog.text
     assert (two.case.checkpoint / "tagstream" / "index" / "gen-1" / "complete.json").exists()
     ev.write_files(two.events[200:], two.case.source, 100, first=3)
     assert len(two.case.run()) == 2
@@ -108,6 +108,7 @@ def test_its_state_under_a_batch_that_is_replayed(
     two.is_right(two.events)
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_what_the_driver_tells_the_tag_step(tmp_path: Path, spark: SparkSession) -> None:
     case = StreamCase(tmp_path, spark, conf={"index.key.groups": "3"})
     events = list(ev.generate(150, MIX, seed=63))

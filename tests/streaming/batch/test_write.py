@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tagstream.streaming.batch.located import Lanes, by_lane
+from tagstream.streaming.batch.located import WriteTasks, by_write_task
 from tagstream.streaming.source.packed import pack, unpack
 from tagstream.table import chunks
 from tagstream.table.read.snapshot import read_snapshot
@@ -25,8 +25,8 @@ def written(folder: Path, table_type: str, *, shuffled: bool) -> pa.Table:
     for ver, known in ((1, False), (2, True)):
         work = inserts_and_updates(3, 300, ver, known=known, name=NAME)
         rows = located_rows([work[i] for i in np.random.default_rng(ver).permutation(300)] if shuffled else work)
-        (lane,) = {lane for lane, _ in by_lane(rows, Lanes(1))}
-        write_commit(writer, unpack(value for _, value in by_lane(rows, Lanes(lane + 1))))
+        (write_task,) = {write_task for write_task, _ in by_write_task(rows, WriteTasks(1))}
+        write_commit(writer, unpack(value for _, value in by_write_task(rows, WriteTasks(write_task + 1))))
     assert validate(writer.table) == []
     return read_snapshot(writer.table).sort_by("id")
 

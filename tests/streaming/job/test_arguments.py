@@ -76,12 +76,12 @@ def test_options_are_the_jobs_keys() -> None:
 @pytest.mark.parametrize(
     ("columns", "options", "reason"),
     [
-        ({"key": 1}, {}, r"key is 1; give a column's name as text, or a list of names: key=\["),
+        ({"key": 1}, {}, r"key is 1; pass a column's name as text, or a list of names: key=\["),
         ({"key": ["id", 2]}, {}, r"key is \['id', 2\]"),
         ({"key": ""}, {}, "key is empty; name the columns"),
         ({"key": []}, {}, "key is empty"),
-        ({"key": "id"}, {"hoodie.datasource.write.recordkey.field": "id"}, "the columns key are given twice"),
-        ({"order_by": "ts"}, {"hoodie.table.precombine.field": "ts"}, "the columns order_by are given twice"),
+        ({"key": "id"}, {"hoodie.datasource.write.recordkey.field": "id"}, "the columns key are set twice"),
+        ({"order_by": "ts"}, {"hoodie.table.precombine.field": "ts"}, "the columns order_by are set twice"),
         ({}, {"table-type": "MERGE_ON_READ"}, r"table-type is not a key; did you mean --table-type \(hoodie"),
         ({}, {"table_type": "MERGE_ON_READ"}, "did you mean --table-type"),
         ({}, {"recordkey": "id"}, "did you mean the argument key of upsert"),
@@ -92,7 +92,7 @@ def test_options_are_the_jobs_keys() -> None:
         ({}, {"--checkpoint-dir": "x"}, "--checkpoint-dir is the argument checkpoint of upsert"),
         ({}, {"--continuous": True}, "--continuous is the argument trigger of upsert"),
         ({}, {3: 4}, "3 is a int; keys are text"),
-        ({}, "hoodie.x=1", "options is a str; give a dict"),
+        ({}, "hoodie.x=1", "options is a str; pass a dict"),
     ],
 )
 def test_what_is_wrong_is_named(columns: dict[str, Any], options: Any, reason: str) -> None:
@@ -102,7 +102,7 @@ def test_what_is_wrong_is_named(columns: dict[str, Any], options: Any, reason: s
 
 @pytest.mark.parametrize(("path", "checkpoint"), [(None, "c"), ("", "c"), ("t", 3), ("t", "")])
 def test_places_are_text_or_paths(path: Any, checkpoint: Any) -> None:
-    with pytest.raises(ConfigError, match="give a folder as text or a Path"):
+    with pytest.raises(ConfigError, match="pass a folder as text or a Path"):
         entries_of(path, checkpoint, NONE, None)
 
 
@@ -112,7 +112,7 @@ def test_a_new_table_is_called_as_its_folder() -> None:
 
 
 def test_what_is_not_a_frame_of_spark_is_named_with_its_package() -> None:
-    with pytest.raises(ConfigError, match=r"df is a pandas\.DataFrame; give a streaming DataFrame of PySpark"):
+    with pytest.raises(ConfigError, match=r"df is a pandas\.DataFrame; pass a streaming DataFrame of PySpark"):
         classic_session(pd.DataFrame({"a": [1]}))
-    with pytest.raises(ConfigError, match="df is a str; give"):
+    with pytest.raises(ConfigError, match="df is a str; pass"):
         classic_session("orders")

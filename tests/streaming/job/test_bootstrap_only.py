@@ -19,7 +19,7 @@ from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.bootstrap.report import BootstrapReport
 from tagstream.state.checkpoint import INDEX
 from tagstream.state.errors import StateError
-from tagstream.state.index_loads import complete_epochs, read_marker
+from tagstream.state.index_loads import complete_catch_ups, read_marker
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.job.dry_run import explain_start
@@ -64,7 +64,7 @@ def events_of() -> list[ev.Event]:
 def loaded(case: StreamCase) -> list[BootstrapReport]:
     """Reports of the generations in the checkpoint, in order."""
     layout = StateLayout(PosixStorage(str(case.checkpoint)).below(INDEX), "")
-    markers = [read_marker(layout, generation) for generation in range(1, 5)]
+    markers = [read_marker(layout, index_load) for index_load in range(1, 5)]
     return [BootstrapReport.from_dict(marker.report) for marker in markers if marker is not None]
 
 
@@ -80,6 +80,7 @@ def meta(case: StreamCase) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.spark
 def test_the_stream_adopts_the_index(case: StreamCase, caplog: pytest.LogCaptureFixture) -> None:
     before = case.files()
@@ -106,7 +107,8 @@ def test_the_stream_adopts_the_index(case: StreamCase, caplog: pytest.LogCapture
     is_oracles(case, events_of())
     assert len(loaded(case)) == 1, "it was loaded a second time"
     assert dry_run(case) == (
-        f"would do: go on: the index in the checkpoint covers the table (batch {reports[-1].batch_id} is its newest); stream"
+        f"would do: continue: the index in the checkpoint covers the table (batch {reports[-1].batch_id} is its newest); "
+        "stream"
     )
     assert meta(case)["stream_id"] == str(case.source)
 
@@ -134,7 +136,7 @@ def test_what_the_checkpoint_fixes_must_be_kept(case: StreamCase) -> None:
     case.bootstrap(index_key_groups="6", **{identifier.replace(".", "_"): "orders"})
     assert (meta(case)["key_groups"], meta(case)["stream_id"]) == (6, "orders")
     for key, value, words in (
-        ("index.key.groups", "4", "fixes key_groups as 6, but index.key.groups now says 4"),
+        ("index.key.groups", "4", "fixes key_groups as 6, but index.key.groups is now 4"),
         (identifier, "others", "fixes stream_id as 'orders'"),
         ("index.global.enabled", "false", "fixes global_index as True"),
     ):
@@ -161,7 +163,7 @@ def test_a_table_that_has_changed_is_caught_up_with(case: StreamCase) -> None:
     case.bootstrap()
     assert len(loaded(case)) == 1
     layout = StateLayout(PosixStorage(str(case.checkpoint)).below(INDEX), "")
-    assert [e.instants for e in complete_epochs(layout, 1)] == [("29990101000000000",)]
+    assert [e.instants for e in complete_catch_ups(layout, 1)] == [("29990101000000000",)]
     case.run()
     is_oracles(case, events_of())
     assert len(loaded(case)) == 1
@@ -223,7 +225,7 @@ def test_a_table_that_is_only_read_can_be_loaded_and_is_not_streamed_into(
     case.bootstrap()
     assert loaded(case)[0].live == len(expected(case.table)["records"])
     assert [r.getMessage() for r in caplog.records if "a stream will not start" in r.getMessage()]
-    words = "it is bucketed .*seen by 0000000"
+    words = "it is bucketed .*shown by 0000000"
     with pytest.raises(UnsupportedTableError, match=f"cannot write table {name} .*{words}"):
         case.run()
     assert case.files() == before  # its metadata table above all
@@ -235,7 +237,7 @@ def test_what_contradicts_it_or_is_not_there(tmp_path: Path, capsys: pytest.Capt
     for more, code, words in (
         (["--continuous"], 2, "--bootstrap-only contradicts --continuous"),
         (["--hoodie-conf", "index.bootstrap.enabled=false"], 2, "contradicts index.bootstrap.enabled = false"),
-        ([], 1, "no Hudi table"),
+        ([], 1, "is not a Hudi table"),
     ):
         assert main([*paths, *more]) == code
         assert words in capsys.readouterr().err

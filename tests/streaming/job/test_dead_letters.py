@@ -35,6 +35,7 @@ def errors(path: Path) -> list[dict[str, Any]]:
     return read_table(path, meta_columns=False).sort_by("id").to_pylist()
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_table_of_files_bad_records_each_once_whatever_is_done_again(tmp_path: Path, spark: SparkSession) -> None:
     errors_at = tmp_path / "errors"
     case = StreamCase(tmp_path, spark, conf={**ENABLED, "hoodie.errortable.base.path": str(errors_at)})
@@ -73,7 +74,9 @@ def test_what_is_not_taken_ends_the_job_or_is_tried_again(
     storage = PosixStorage(str(errors_at))
     other = replace(LeaseOwner.this_process("another"), pid=1, process_start=0)
     held = leases.acquire(storage, replace(other, host="elsewhere"), now_ms(), 3_600_000)
-    with pytest.raises(DeadLetterError, match="1 bad records of batch 0 were not taken as dead letters: error table"):
+    with pytest.raises(
+        DeadLetterError, match="1 bad records of batch 0 were not delivered as dead letters: error table"
+    ):
         case.run()
     assert read_table(case.table)["id"].to_pylist() == ["a"]  # the batch itself is done
     replace(case, conf={**case.conf, "hoodie.errortable.write.failure.strategy": "LOG_ERROR"}).run()

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tagstream.streaming.job.preflight import SparkNeeds, look
+from tagstream.streaming.job.preflight import SparkNeeds, check_start
 from tagstream.streaming.job.schema_match import stream_schema
 from tagstream.streaming.job.table_match import open_or_create
 from tagstream.streaming.options.options import Options
@@ -28,7 +28,7 @@ NOW = 1_767_225_600_000
 
 def start(options: Options) -> None:
     """What a start and a dry run look at first."""
-    look(options, {}, NOW, SparkNeeds(java=False, connector=False, master=None))
+    check_start(options, {}, NOW, SparkNeeds(java=False, connector=False, master=None))
 
 
 @pytest.mark.parametrize(
@@ -80,19 +80,20 @@ def test_an_existing_table_is_as_it_is(drops: bool, tmp_path: Path) -> None:
     existing(tmp_path, drops=drops)
     start(options_of(tmp_path))
     start(options_of(tmp_path, **{DROP_KEY: str(drops).lower()}))
-    told = rf"{DROP_KEY}={drops}, but the job says {not drops} .*remove the option"
+    told = rf"{DROP_KEY}={drops}, but the job has {not drops} .*remove the option"
     with pytest.raises(TableConfigMismatchError, match=told):
         start(options_of(tmp_path, **{DROP_KEY: str(not drops).lower()}))
 
 
 def test_types_that_only_records_bring_would_be_lost(tmp_path: Path) -> None:
     table = existing(tmp_path, drops=True)
-    options = replace(options_of(tmp_path), schema_file=None)
+    options = options_of(tmp_path)
+    options = replace(options, source=replace(options.source, schema_file=None))
     schema = avro_to_arrow(stream_schema(options, table)[0])
     assert schema.names[-1] == "part"
     assert schema.field("part").type == pa.string()
     bringing = replace(options, records=replace(options.records, format=source_format("debezium-json")))
-    with pytest.raises(ConfigError, match=rf"{DROP_KEY}=true.*give {SCHEMA_KEY}"):
+    with pytest.raises(ConfigError, match=rf"{DROP_KEY}=true.*set {SCHEMA_KEY}"):
         stream_schema(bringing, table)
     assert stream_schema(bringing, existing(tmp_path / "other", drops=False))
 

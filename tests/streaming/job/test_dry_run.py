@@ -102,7 +102,7 @@ def test_a_stream_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     config = TableConfig("events", version=table_version(), **fields)
     HoodieTable.create(str(tmp_path / "empty"), config, 0)
     said = dry(tmp_path, tmp_path / "empty", capsys, *argv)
-    assert said["would do"] == "nothing needs to be loaded, the table has no rows; stream"
+    assert said["would do"] == "load nothing, since the table has no rows; stream"
 
     source = ["--source-class", "JsonDFSSource", "--hoodie-conf", f"hoodie.streamer.source.dfs.root={tmp_path / 'in'}"]
     writer = Writer.create(tmp_path / "rows", COPY_ON_WRITE)
@@ -150,6 +150,6 @@ def test_a_terminal_gets_a_table_and_the_first_of_a_list() -> None:
 def test_whether_a_metadata_table_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     base_path = unpack("cow_v9_defaults_alltypes", tmp_path)
     said = dry(tmp_path, base_path, capsys, "--bootstrap-only")
-    assert said["metadata table"].endswith("(kept in step by a stream)")
+    assert said["metadata table"].endswith("(a stream keeps it in sync)")
     said = dry(tmp_path, base_path, capsys, "--bootstrap-only", "--hoodie-conf", "hoodie.metadata.enable=false")
     assert said["metadata table"].endswith("(a stream drops it: hoodie.metadata.enable is false)")

@@ -194,7 +194,7 @@ def test_a_table_of_other_rows_is_refused(tmp_path: Path) -> None:
     table_module.check_place(str(tmp_path / "errors"))
     orders = Writer.create(tmp_path / "other", "COPY_ON_WRITE").table.base_path
     with pytest.raises(
-        ConfigError, match=f"hoodie.errortable.base.path: {orders} is table .* other rows than dead letters"
+        ConfigError, match=f"hoodie.errortable.base.path: {orders} is table .*, which is not an error table"
     ):
         table_module.check_place(orders)
 
@@ -248,13 +248,13 @@ def test_after_a_failure_the_files_are_asked(tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize("targets", [("orders", "orders"), ("orders", "customers")])
 def test_the_tables_of_a_job_share_one(tmp_path: Path, targets: tuple[str, str]) -> None:
     """A thread each, also two of one name, of different databases."""
-    clock, count, together = itertools.count(NOW, 7), 4, threading.Barrier(2)
+    clock, count, combined = itertools.count(NOW, 7), 4, threading.Barrier(2)
     failed: list[BaseException] = []
 
     def work(number: int) -> None:
         errors = ErrorTable(str(tmp_path / "errors"), "bad", 6, targets[number], lambda: next(clock), lambda _: False)
         try:
-            together.wait(60)
+            combined.wait(60)
             for batch in range(count):
                 errors.take(
                     [Letter(f"{number}.{batch}:{'0' * 16}", "t", 0, batch, "bad", b"k", b"v", ())],

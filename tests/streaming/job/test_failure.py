@@ -28,8 +28,8 @@ def options() -> Options:
     [
         (errno.EACCES, "/data/t/.hoodie: Permission denied; user"),
         (errno.ENOTDIR, "Not a directory; a part of that path is a file"),
-        (errno.EROFS, "Read-only file system; give a folder"),
-        (errno.ENOENT, "No such file or directory; it is gone"),
+        (errno.EROFS, "Read-only file system; use a folder"),
+        (errno.ENOENT, "No such file or directory; the file was removed"),
     ],
 )
 def test_files(options: Options, number: int, words: str) -> None:
@@ -59,7 +59,7 @@ def test_a_checkpoint_that_hosts_do_not_see_is_named(options: Options) -> None:
     plan = "file:/c/tagstream/source/plans/plan-1.jsonl"
     text = f"Job aborted.\nCaused by: java.io.FileNotFoundException: File {plan} does not exist\n\tat x.y"
     assert explain(PySparkRuntimeError(text), options).line.startswith(
-        f"a host of Spark's sees no {plan}: the checkpoint "
+        f"a host of Spark cannot find {plan}: put the checkpoint "
     )
 
 
@@ -78,7 +78,7 @@ def test_what_nobody_knows_is_shown_whole_and_its_cause_last(options: Options, t
     (tmp_path / "offsets").mkdir()
     (tmp_path / "offsets" / "3").touch()
     note_batch(error, root)
-    assert explain(error, options).line.endswith("; batch 3 did not come to its end, and the next start does it again)")
+    assert explain(error, options).line.endswith("; batch 3 was not finished, and the next start processes it again)")
 
 
 def test_an_error_of_our_own_code_is_not_called_sparks(options: Options) -> None:
@@ -87,7 +87,7 @@ def test_an_error_of_our_own_code_is_not_called_sparks(options: Options) -> None
 
 def test_a_driver_that_was_overtaken_in_sparks_own_log_is_told_so(options: Options) -> None:
     text = "org.apache.spark.SparkException: [CONCURRENT_STREAM_LOG_UPDATE] Concurrent update to the log."
-    assert "checkpoint /data/c was taken over by another process" in explain(PySparkRuntimeError(text), options).line
+    assert "another process took over the checkpoint /data/c" in explain(PySparkRuntimeError(text), options).line
 
 
 @pytest.mark.parametrize(

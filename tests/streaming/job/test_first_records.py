@@ -50,11 +50,11 @@ def test_the_first_record_of_the_stream_s_tables_counts(form: str, tmp_path: Pat
     signal = record(columns=(("id", "string"), ("type", "string"), ("data", "string")), flat=flat)
     other, own = record("d.s.other", flat), record("d.s.own", flat, (*FIELDS, ("more", "int32")))
     argv = job(tmp_path, heartbeat, signal, other, own, form=form)
-    found = with_first_schema(load_options(argv)).first_schema
+    found = with_first_schema(load_options(argv)).source.first_schema
     assert found is not None and found.table == "d.s.other"
     assert [f["name"] for f in json.loads(found.avro_json)["fields"]] == ["id", "part", "ts"]
     named = job(tmp_path, form=form, **{"tagstream.source.tables": r"s\.own"})
-    found = with_first_schema(load_options(named)).first_schema
+    found = with_first_schema(load_options(named)).source.first_schema
     assert found is not None and found.table == "d.s.own"
     assert found.source == f"the first record of source folder {tmp_path}/in with a schema (table d.s.own)"
     fields = json.loads(found.avro_json)["fields"]
@@ -77,12 +77,12 @@ def test_of_a_topic_only_a_start_knows_them(tmp_path: Path, capsys: pytest.Captu
         argv[argv.index("JsonDFSSource")] = "JsonKafkaSource"
         assert main([*argv, "--dry-run"]) == 0
     told = " ".join(capsys.readouterr().out.split())
-    assert "with the columns of the first record that has its schema with it, which only a start reads" in told
+    assert "with the columns of the first record that contains its schema, which only a start reads" in told
 
 
 def test_what_says_nothing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     argv = job(tmp_path)
-    assert "has no record that names its columns: start when it has one" in refused(tmp_path, argv, capsys, 1)
+    assert "has no record to take the columns from: start when it has one" in refused(tmp_path, argv, capsys, 1)
     bare = record()["payload"]
     argv = job(tmp_path, bare, bare)
     line = refused(tmp_path, argv, capsys, 2)
@@ -91,4 +91,4 @@ def test_what_says_nothing_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
     line = refused(tmp_path, argv, capsys, 2)
     assert "none of the first 1 records" in line and "of a table that tagstream.source.tables (s.own) names" in line
     argv = job(tmp_path, record(columns=(("n", "int64"),)))
-    assert "record key field 'id' is no column of the first record of" in refused(tmp_path, argv, capsys, 2)
+    assert "record key field 'id' is not a column of the first record of" in refused(tmp_path, argv, capsys, 2)

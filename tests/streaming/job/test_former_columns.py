@@ -52,7 +52,7 @@ def test_a_column_that_was_dropped_comes_again(tmp_path: Path, archived: bool) -
         assert len(writer.table.timeline().completed_writes) == 2
     as_int, as_text = (SCHEMA.append(pa.field("x", kind)) for kind in (pa.int32(), pa.string()))
     with pytest.raises(
-        SchemaRefusedError, match=r"s\.avsc: the new column 'x' is int, .* that was string, until it was drop"
+        SchemaRefusedError, match=r"s\.avsc: the new column 'x' is int, .* with type string until it was drop"
     ):
         stream_schema(options(tmp_path, as_int), writer.table)
     assert '"x"' in stream_schema(options(tmp_path, as_text), writer.table)[0]

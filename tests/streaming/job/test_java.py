@@ -33,14 +33,14 @@ def test_versions_that_will_do(tmp_path: Path, says: str) -> None:
 
 def test_none_on_the_path(tmp_path: Path) -> None:
     with pytest.raises(
-        EnvironmentProblemError, match=r"Java 17: JAVA_HOME is not set and .* no java on the PATH; inst"
+        EnvironmentProblemError, match=r"Java 17, but JAVA_HOME is not set and the PATH has no java; inst"
     ):
         check_java({"PATH": str(tmp_path)})
 
 
 def test_java_home_goes_before_the_path_and_is_named(tmp_path: Path) -> None:
     good = a_java(tmp_path / "good", 'openjdk version "17.0.1"')
-    with pytest.raises(EnvironmentProblemError, match=rf"JAVA_HOME={tmp_path / 'none'} holds no bin/java"):
+    with pytest.raises(EnvironmentProblemError, match=rf"JAVA_HOME={tmp_path / 'none'} has no bin/java"):
         check_java({"JAVA_HOME": str(tmp_path / "none"), "PATH": str(good / "bin")})
 
 
@@ -49,7 +49,7 @@ def test_java_home_goes_before_the_path_and_is_named(tmp_path: Path) -> None:
     [
         ('openjdk version "1.8.0_392"', 0, "is Java 8; install Java 17"),
         ('openjdk version "11.0.2"', 0, "is Java 11;"),
-        ("cannot open shared object", 127, "is no Java that runs (exit code 127: cannot open shared object)"),
+        ("cannot open shared object", 127, "is not a Java that runs (exit code 127: cannot open shared object)"),
     ],
 )
 def test_one_that_will_not_do(tmp_path: Path, says: str, code: int, words: str) -> None:

@@ -14,7 +14,7 @@ from pyspark import SparkContext
 
 from tagstream.state.checkpoint import open_or_create_meta
 from tagstream.streaming.job.main import main
-from tagstream.streaming.options.keys.table import NEW_ENCODING
+from tagstream.streaming.options.table_options import NEW_ENCODING
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.storage.opening import open_storage
@@ -77,35 +77,35 @@ def refused(folder: Path, argv: list[str], capsys: pytest.CaptureFixture[str], c
     ("conf", "code", "words"),
     [
         ({ROOT_KEY: "{folder}/nowhere"}, 1, "source folder {folder}/nowhere does not exist; correct"),
-        ({ROOT_KEY: "{folder}/event.avsc"}, 3, "source folder {folder}/event.avsc is a file; name the folder"),
-        ({"hoodie.table.ordering.fields": None}, 2, "files have no order among each other: give hoodie.table.ordering"),
+        ({ROOT_KEY: "{folder}/event.avsc"}, 3, "source folder {folder}/event.avsc is a file; set hoodie.streamer"),
+        ({"hoodie.table.ordering.fields": None}, 2, "files have no order: set hoodie.table.ordering"),
         ({"hoodie.table.ordering.fields": None, "hoodie.index.type": "BLOOM", "tagstream.source.format": "debezium-json"}, 2,
-         "newer event), or hoodie.index.type=STATE, which keeps the positions of the log"),
-        ({"hoodie.index.type": "RECORD_INDEX", "hoodie.metadata.enable": "false"}, 2, "lies in the metadata table"),
+         "newer event), or hoodie.index.type=STATE, which stores the positions of the log"),
+        ({"hoodie.index.type": "RECORD_INDEX", "hoodie.metadata.enable": "false"}, 2, "is in the metadata table"),
         ({PARTITIONS: "part,name", "hoodie.write.table.version": "9", NEW_ENCODING: "false"},
-         2, "a table of version 9 has keys of the value alone; remove it, or take version 6 or 8"),
+         2, "a table of version 9 has keys with only the value; remove the option, or use version 6 or 8"),
         ({"hoodie.index.type": "RECORD_LEVEL_INDEX", "hoodie.write.table.version": "6", "hoodie.metadata.enable": None}, 2,
          "would get version 6, whose"),
         ({"hoodie.metadata.record.level.index.enable": "true", "hoodie.metadata.record.index.enable": "true"}, 2,
-         "asks for the other form"),
+         "is for the other form"),
         ({"hoodie.metadata.record.index.enable": "true", "hoodie.index.type": "BUCKET"}, 2,
-         "BUCKET does not look up which keys a bucket has, so the record index would lack new ones"),
-        ({"hoodie.metadata.record.level.index.enable": "true", "hoodie.index.type": "BUCKET"}, 2, "would lack new ones"),
+         "BUCKET does not look up the keys of a bucket, so the record index would lack new keys"),
+        ({"hoodie.metadata.record.level.index.enable": "true", "hoodie.index.type": "BUCKET"}, 2, "would lack new keys"),
         ({"hoodie.metadata.record.index.enable": "true", "index.global.enabled": "false"}, 2,
          "with index.global.enabled=false a key can have a row in each partition"),
         ({"hoodie.metadata.record.index.enable": "true", "hoodie.index.type": "SIMPLE"}, 2,
          "with hoodie.index.type=SIMPLE a key can have a row in each partition"),
-        ({CLEAN: "archive"}, 2, " moves files, and tagstream.source.dfs.archive.dir does not say where to; give it"),
-        ({ARCHIVE: "{folder}/old"}, 2, "files are moved there with tagstream.source.dfs.clean=archive only"),
+        ({CLEAN: "archive"}, 2, " moves files, but tagstream.source.dfs.archive.dir is missing; set it"),
+        ({ARCHIVE: "{folder}/old"}, 2, "files are moved there only with tagstream.source.dfs.clean=archive"),
         ({CLEAN: "archive", ARCHIVE: "{folder}/in/old"}, 2, "tagstream.source.dfs.archive.dir {folder}/in/old and"),
         ({CLEAN: "archive", ARCHIVE: "{folder}/event.avsc/x"}, 3, "archive.dir {folder}/event.avsc/x can't be written"),
         ({CLEAN: "delete", ROOT_KEY: "webhdfs://h/in"}, 2, "Spark lists and reads hoodie.streamer.source.dfs.root webhdfs"),
         ({"hoodie.base.path": "{folder}/event.avsc/t"}, 3, "{folder}/event.avsc/t can't be written: {folder}/ev"),
-        ({"hoodie.base.path": "{folder}/in/table"}, 2, "lie in one another; the job would read its own files as records"),
+        ({"hoodie.base.path": "{folder}/in/table"}, 2, "contain one another; the job would read its own files as records"),
         ({"hoodie.table.name": "a/b"}, 2, "a table's name has no slash"),
-        ({"hoodie.datasource.write.recordkey.field": "nokey"}, 2, "record key field 'nokey' is no column"),
+        ({"hoodie.datasource.write.recordkey.field": "nokey"}, 2, "record key field 'nokey' is not a column"),
         ({SCHEMA_KEY: "{folder}/none.avsc"}, 2, "schema file {folder}/none.avsc: No such file"),
-        ({"hoodie.table.name": None}, 2, "there is no table at {folder}/table yet; to make it give --target-table"),
+        ({"hoodie.table.name": None}, 2, "no table exists at {folder}/table yet; to create it, set --target-table"),
         ({"hoodie.datasource.write.keygenerator.type": "TIMESTAMP"}, 2, "needs hoodie.keygen.timebased.timestamp.type"),
         ({"hoodie.datasource.write.recordkey.field": "raw"}, 2, "field 'raw' is binary and cannot be part of a record key"),
         ({PARTITIONS: "tags"}, 2, "field 'tags' is list<element: string not null> and cannot be part of"),
@@ -131,7 +131,7 @@ def test_what_the_options_say(
     ("topic", "servers", "code", "words"),
     [
         ("shop.*", "127.0.0.1:1", 2, "not the name of a topic"),
-        ("shop", "localhost", 1, "localhost (it names no port: write for example localhost:9092)"),
+        ("shop", "localhost", 1, "localhost (it has no port: write for example localhost:9092)"),
     ],
 )
 def test_a_topic_that_cannot_be_read(
@@ -148,9 +148,9 @@ def test_one_message_says_everything(tmp_path: Path, capsys: pytest.CaptureFixtu
             "hoodie.streamer.source.kafka.topic": "t"}  # fmt: skip
     assert main([*arguments(tmp_path, **conf), "--source-class", "JsonKafkaSource", "--dry-run"]) == 2
     first, *rest = [line for line in capsys.readouterr().err.splitlines() if line.strip()][-3:]
-    assert first == "tagstream: error: 2 things keep this job from starting:"
+    assert first == "tagstream: error: 2 problems keep this job from starting:"
     assert rest[0].startswith("  no Kafka broker answers: 127.0.0.1:1 (")
-    assert rest[1].startswith("  record key field 'nokey' is no column of")
+    assert rest[1].startswith("  record key field 'nokey' is not a column of")
 
 
 def test_a_flag_without_a_value_is_as_if_it_were_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,10 +177,10 @@ def test_names_that_differ_in_their_case_alone(
     (tmp_path / "event.avsc").write_text(json.dumps(schema))
     line = refused(tmp_path, arguments(tmp_path), capsys, 2)
     path = "m.value." if inside else ""
-    assert f"event.avsc has the columns '{path}v' and '{path}V', which differ in their case alone" in line
+    assert f"event.avsc has the columns '{path}v' and '{path}V', which differ only in upper and lower case" in line
 
 
-@pytest.mark.parametrize(("name", "words"), [("PATH", "no java on the PATH"), ("JAVA_HOME", "holds no bin/java")])
+@pytest.mark.parametrize(("name", "words"), [("PATH", "the PATH has no java"), ("JAVA_HOME", "has no bin/java")])
 def test_no_java(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, name: str, words: str
 ) -> None:
@@ -201,14 +201,14 @@ def test_a_master_that_does_not_answer(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_what_is_no_master(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     line = refused(tmp_path, [*arguments(tmp_path), "--spark-master", "host:7077"], capsys, 2)
-    assert "--spark-master host:7077 is no Spark master; it is local[N,retries], spark://HOST:PORT" in line
+    assert "--spark-master host:7077 is not a Spark master; set it to local[N,retries], spark://HOST:PORT" in line
 
 
 def test_a_column_that_can_hold_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fields = [*ev.AVRO_SCHEMA["fields"], {"name": "nothing", "type": "null"}]
     (tmp_path / "event.avsc").write_text(json.dumps({**ev.AVRO_SCHEMA, "fields": fields}))
     line = refused(tmp_path, arguments(tmp_path), capsys, 2)
-    assert f"schema file {tmp_path}/event.avsc can't be used: column 'nothing' has the type null alone, which" in line
+    assert f"schema file {tmp_path}/event.avsc can't be used: column 'nothing' has only the type null, which" in line
     assert "remove it, or give it one" in line
 
 
@@ -257,13 +257,13 @@ def in_use(folder: Path, stream_id: str) -> Path:
 @pytest.mark.parametrize(
     ("conf", "words"),
     [
-        ({"index.key.groups": "64"}, "fixes key_groups as 8, but index.key.groups now says 64; go back to that value, or"
-         " make a checkpoint with another one from this: tagstream rescale"),
-        ({"hoodie.index.type": "BLOOM"}, "fixes index as STATE (keys kept as the stream's state), but hoodie.index.type now"
-         " says one that looks keys up in the table"),
-        ({"index.global.enabled": "false"}, "fixes global_index as True, but index.global.enabled now says False"),
+        ({"index.key.groups": "64"}, "fixes key_groups as 8, but index.key.groups is now 64; set that value again, or"
+         " make a checkpoint with the new value from this one: tagstream rescale"),
+        ({"hoodie.index.type": "BLOOM"}, "fixes index as STATE (keys kept as the stream's state), but hoodie.index.type is"
+         " now one that looks keys up in the table"),
+        ({"index.global.enabled": "false"}, "fixes global_index as True, but index.global.enabled is now False"),
         ({"hoodie.datasource.write.streaming.checkpoint.identifier": "x"}, "but hoodie.datasource.write.streaming.checkpoint"
-         ".identifier now says 'x'; this checkpoint is that of another source"),
+         ".identifier is now 'x'; this checkpoint belongs to another source"),
     ],
 )  # fmt: skip
 def test_what_a_checkpoint_fixes(
@@ -308,7 +308,7 @@ def test_a_table_without_commits_takes_the_jobs_properties(tmp_path: Path, capsy
     assert main([*argv, "--dry-run"]) == 0
     assert tree(tmp_path) == before
     out = capsys.readouterr().out
-    assert "new properties: it has no commit yet and takes the job's: " in out
+    assert "new properties: the table has no commit yet and gets the job's properties: " in out
     for words in (f"{ordering_key()}=ts (was none)", "hoodie.table.recordkey.fields=id (was name)",
                   "hoodie.table.type=COPY_ON_WRITE (was MERGE_ON_READ)"):  # fmt: skip
         assert words in out
@@ -328,12 +328,12 @@ def test_one_that_was_written_does_not(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], spoil: Callable[[HoodieTable], None]
 ) -> None:
     spoil(a_wrong_table(tmp_path))
-    assert "hoodie.table.name=wrong, but the job says events" in refused(tmp_path, arguments(tmp_path), capsys, 1)
+    assert "hoodie.table.name=wrong, but the job has events" in refused(tmp_path, arguments(tmp_path), capsys, 1)
 
 
 def test_one_that_was_described_by_a_schema_does_not(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     a_wrong_table(tmp_path, create_schema=json.dumps(ev.AVRO_SCHEMA))
-    assert "hoodie.table.name=wrong, but the job says events" in refused(tmp_path, arguments(tmp_path), capsys, 1)
+    assert "hoodie.table.name=wrong, but the job has events" in refused(tmp_path, arguments(tmp_path), capsys, 1)
 
 
 def test_an_error_table_that_is_one_of_other_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -341,10 +341,7 @@ def test_an_error_table_that_is_one_of_other_rows(tmp_path: Path, capsys: pytest
     there = str(tmp_path / "other" / "table")
     argv = arguments(tmp_path, **{"hoodie.errortable.enable": "true", "hoodie.errortable.base.path": there})
     line = refused(tmp_path, argv, capsys, 2)
-    assert (
-        f"hoodie.errortable.base.path: {there} is table wrong, which holds other rows than dead letters (record key: "
-        in line
-    )
+    assert f"hoodie.errortable.base.path: {there} is table wrong, which is not an error table (record key: " in line
 
 
 def test_a_table_that_cannot_be_upgraded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,6 +30,7 @@ def test_a_query_that_has_ended_leaves_nothing_in_memory(tmp_path: Path, spark: 
     assert alive() <= before
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.spark
 def test_nor_does_one_that_failed(tmp_path: Path, spark: SparkSession) -> None:
     """An error has the frames that it went through, and PySpark keeps the error."""

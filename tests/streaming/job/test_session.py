@@ -72,7 +72,7 @@ def test_cores_that_a_checkpoint_leaves_without_work_are_told(
         assert caplog.messages == []
         fix_state_settings(spark, 1)
         (line,) = caplog.messages
-        assert line.startswith("Spark has 2 cores here, and the checkpoint 1 shuffle partitions")
+        assert line.startswith("Spark has 2 cores here, but the checkpoint has 1 shuffle partitions")
         assert "tagstream rescale --shuffle-partitions 2" in line
     finally:
         for key, value in before.items():

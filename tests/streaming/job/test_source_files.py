@@ -20,7 +20,7 @@ def names(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir() if p.is_file())
 
 
-@pytest.mark.extended("the same with an archive", first=("delete",))
+@pytest.mark.extended("the same decisions over another real stream")
 @pytest.mark.parametrize("clean", ["delete", "archive"])
 def test_files_go_when_their_batches_are_finished(tmp_path: Path, spark: SparkSession, clean: str) -> None:
     events = list(ev.generate(6 * PER_FILE, ev.Mix(keys=40, tombstones=0), seed=41))

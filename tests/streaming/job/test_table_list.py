@@ -34,29 +34,29 @@ def listed(folder: Path, *more: str, common: str = COMMON) -> list[NamedTable]:
 def test_each_table_has_its_file_over_the_common_one(tmp_path: Path) -> None:
     orders, carts, visits = listed(tmp_path, "--table-type", "MERGE_ON_READ", "--continuous")
     assert [t.name for t in (orders, carts, visits)] == ["shop.orders", "shop.carts", "default.visits"]
-    assert [t.options.target_base_path for t in (orders, carts, visits)] == [
+    assert [t.options.table.base_path for t in (orders, carts, visits)] == [
         "/data/t/shop/orders", "/data/other/carts", "/data/t/default/visits",
     ]  # fmt: skip
-    assert [t.options.checkpoint_dir for t in (orders, carts, visits)] == [
+    assert [t.options.run.checkpoint_dir for t in (orders, carts, visits)] == [
         "/data/c/shop/orders", "/data/c/shop/carts", "/data/c/default/visits",
     ]  # fmt: skip
-    assert [t.options.record_key_fields for t in (orders, carts, visits)] == [("order_id",), ("id",), ("id",)]
-    assert [t.options.target_table for t in (orders, carts, visits)] == ["orders", "carts", "v"]
-    assert [t.options.database for t in (orders, carts, visits)] == ["shop", "shop", None]
-    assert {t.options.table_type for t in (orders, carts, visits)} == {"MERGE_ON_READ"}
-    assert all(t.options.continuous for t in (orders, carts, visits))
+    assert [t.options.table.record_key_fields for t in (orders, carts, visits)] == [("order_id",), ("id",), ("id",)]
+    assert [t.options.table.name for t in (orders, carts, visits)] == ["orders", "carts", "v"]
+    assert [t.options.table.database for t in (orders, carts, visits)] == ["shop", "shop", None]
+    assert {t.options.table.type for t in (orders, carts, visits)} == {"MERGE_ON_READ"}
+    assert all(t.options.run.continuous for t in (orders, carts, visits))
 
 
 def test_the_old_names_of_the_keys(tmp_path: Path) -> None:
     tables = listed(tmp_path, common=COMMON.replace("hoodie.streamer.ingestion.", "hoodie.deltastreamer.ingestion."))
     assert [t.name for t in tables] == ["shop.orders", "shop.carts", "default.visits"]
-    assert tables[1].options.kafka_topic == "carts"
+    assert tables[1].options.kafka.topic == "carts"
 
 
 @pytest.mark.parametrize(
     ("more", "common", "text"),
     [
-        (["--target-base-path", "/x"], COMMON, "--target-base-path is of one table"),
+        (["--target-base-path", "/x"], COMMON, "--target-base-path is for one table"),
         ([], "bootstrap.servers=b:9092\n", "tablesToBeIngested is missing"),
         ([], COMMON.replace("visits", "shop.orders"), "name each table once"),
         ([], COMMON.replace("visits", "visit"), "default_visit_config.properties"),
@@ -66,7 +66,7 @@ def test_the_old_names_of_the_keys(tmp_path: Path) -> None:
             r"table shop.orders .*index.nope",
         ),
         (["--bootstrap-only"], COMMON, "--bootstrap-only is for one table"),
-        (["--status-port", "9321"], COMMON, "one page of one table"),
+        (["--status-port", "9321"], COMMON, "the page of one table"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, more: list[str], common: str, text: str) -> None:
@@ -86,7 +86,7 @@ def test_a_folder_that_two_tables_read_is_not_cleaned(
         nullcontext()
         if not is_shared
         else pytest.raises(
-            ConfigError, match="tables shop.orders and default.visits read the same files, .*=delete would take them"
+            ConfigError, match="tables shop.orders and default.visits read the same files, .*=delete would remove them"
         )
     ):
         assert len(listed(tmp_path, "--source-class", "JsonDFSSource", common=common)) == 2

@@ -79,7 +79,7 @@ def test_a_start_without_the_schema_file_has_the_same_defaults(tmp_path: Path) -
     table = committed(tmp_path, options_of(tmp_path, schema))
     first = stream_schema(options_of(tmp_path, schema), table)
     without = options_of(tmp_path, **{SCHEMA_KEY: ""})
-    assert without.schema_file is None
+    assert without.source.schema_file is None
     text, defaults = stream_schema(without, table)
     assert text == first[0]
     assert {f["name"]: f.get("default") for f in json.loads(defaults)["fields"]}["n"] == 5
@@ -89,7 +89,7 @@ def test_a_start_without_the_schema_file_has_the_same_defaults(tmp_path: Path) -
     ("field", "words"),
     [
         ({"name": "amount", "type": "string"}, "column 'amount' is string, in the table it is double; a column's type is"),
-        ({"name": "n", "type": "int", "default": 5}, 'must be nullable, for older rows have no value (a default is for'
+        ({"name": "n", "type": "int", "default": 5}, 'must be nullable, because older rows have no value (a default is for'
          ' records only): give it the type ["null", "int"] with the default null'),
     ],
 )  # fmt: skip

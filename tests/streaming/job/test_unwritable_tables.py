@@ -44,4 +44,4 @@ def test_buckets_of_consistent_hashing(index: str, table: HoodieTable) -> None:
     (Path(table.base_path) / ".hoodie/.bucket_index").mkdir()
     with pytest.raises(UnsupportedTableError, match=r"consistent hashing.*write it with Hudi, or copy it") as error:
         check_stream(table, index)
-    assert "give hoodie.index.type" not in str(error.value)
+    assert "set hoodie.index.type" not in str(error.value)

@@ -216,6 +216,7 @@ def test_a_table_that_was_restored_is_no_reason_to_guess(tmp_path: Path, spark: 
     assert "read from the source again" not in str(told.value)
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_new_checkpoint_loads_the_index_and_what_comes_again_is_late_or_the_same(
     tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -228,7 +229,7 @@ def test_a_new_checkpoint_loads_the_index_and_what_comes_again_is_late_or_the_sa
     shutil.rmtree(case.checkpoint)
     case.run()
     case.is_oracles(events)
-    assert "the stream begins where the readers of its DataFrame say" in caplog.text
+    assert "the stream starts where the options of its DataFrame's readers say" in caplog.text
 
 
 @pytest.mark.extended("the same decisions over another real stream")
@@ -259,14 +260,14 @@ def test_what_cannot_be_a_stream_is_refused_by_name(tmp_path: Path, spark: Spark
     refused("is not a streaming one", spark.range(3))
     refused("df is a pyarrow.Table", pa.table({"a": [1]}))
     remote = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
-    refused("is one of Spark Connect", remote)
+    refused("belongs to Spark Connect", remote)
     refused("trigger", trigger={"once": True})
     refused("the source is a DataFrame", hoodie_streamer_source_kafka_topic="t")
     refused("the source is a DataFrame", bootstrap_servers="h:1")
     refused("is the argument path", hoodie_base_path="x")
     refused("rows of a DataFrame have no order", hoodie_table_ordering_fields="")
     refused("it marks deletes and must be boolean", tagstream_delete_field="ts")
-    refused("ordering field 'nope' is no column of the DataFrame", hoodie_table_ordering_fields="nope")
+    refused("ordering field 'nope' is not a column of the DataFrame", hoodie_table_ordering_fields="nope")
     assert not case.table.exists()
 
 

@@ -83,7 +83,7 @@ def test_no_python_for_the_workers_is_one_error(
 ) -> None:
     monkeypatch.setattr(spark.sparkContext, "pythonExec", str(tmp_path / "none"))
     with pytest.raises(
-        EnvironmentProblemError, match="^Spark's workers run .*none, which is not there: set PYSPARK_PYTHON"
+        EnvironmentProblemError, match="^Spark's workers run .*none, which does not exist there: set PYSPARK_PYTHON"
     ):
         check_workers(spark)
 

@@ -23,7 +23,7 @@ def large_status(clock: Clock) -> RunStatus:
     )  # fmt: skip
     status = run_status(clock, about)
     status.began(41)
-    status.stops(Stops().in_order("asked to end by SIGTERM", clock.now_ms - HOUR_MS))
+    status.stops(Stops().in_order("stopped by SIGTERM", clock.now_ms - HOUR_MS))
     status.query_started()
     for batch in range(60):
         clock.after(20)
@@ -55,7 +55,7 @@ def large_status(clock: Clock) -> RunStatus:
         "compaction": "in 3 delta commits",
         "clustering": "off",
         "cleaning": "after each commit",
-        "archiving": "above 30 commits on the timeline; there are 27",
+        "archiving": "above 30 commits on the timeline; it has 27",
     }
     status.services_due(due, {"archiving": clock.now_ms - HOUR_MS})
     return status
@@ -94,9 +94,7 @@ def bad_records(clock: Clock) -> RunStatus:
             ),
         )
     )
-    status.warned(
-        "WARNING", f"11,000,000 bad records were left out; they are in the quarantine: {show_bad(CHECKPOINT)}"
-    )
+    status.warned("WARNING", f"11,000,000 bad records were left out and are in the quarantine: {show_bad(CHECKPOINT)}")
     return status
 
 
@@ -114,7 +112,7 @@ def stopped_by_bad_records(clock: Clock) -> RunStatus:
 def kill_loop(clock: Clock) -> RunStatus:
     status = run_status(
         clock,
-        replace(ABOUT, checkpoint=CHECKPOINT, host="orders-6c9d", pid=7, log="the pod's: kubectl logs orders-6c9d"),
+        replace(ABOUT, checkpoint=CHECKPOINT, host="orders-6c9d", pid=7, log="the pod's log: kubectl logs orders-6c9d"),
     )
     noted = Stops()
     for number in range(3):

@@ -71,7 +71,7 @@ def test_an_error_is_said_once_and_the_others_go_on(caplog: pytest.LogCaptureFix
         assert bad.wait_for(5) and good.wait_for(5)
         background.close()
     assert [r.getMessage() for r in caplog.records] == [
-        "the status page lacks something, the stream goes on: OSError: no such folder"
+        "the status page is incomplete, the stream continues: OSError: no such folder"
     ]
 
 

@@ -90,6 +90,7 @@ def test_nothing_stands_out_and_all_can_be_read(
         assert page.low_contrast() == []
 
 
+@pytest.mark.extended("a page in a real browser, for seconds")
 def test_it_renews_itself(browser: Browser, running: tuple[RunStatus, Clock, str]) -> None:
     status, clock, url = running
     page = browser.page(url)
@@ -116,7 +117,7 @@ def test_a_job_that_is_gone_is_told(browser: Browser) -> None:
     page = browser.page(f"http://127.0.0.1:{server.port}/")
     server.close()
     page.wait_until("!document.getElementById('away').hidden", "the line that says so")
-    assert "does not answer since" in page.evaluate("document.getElementById('away').textContent")
+    assert "has not answered since" in page.evaluate("document.getElementById('away').textContent")
 
 
 def test_hostile_names_run_nothing(browser: Browser, hostile: str) -> None:
@@ -126,6 +127,7 @@ def test_hostile_names_run_nothing(browser: Browser, hostile: str) -> None:
     assert "<script>alert" in page.evaluate("document.body.innerText")
 
 
+@pytest.mark.extended("a page in a real browser, for seconds", first=("failing-service",))
 @pytest.mark.parametrize("width", [PHONE, DESKTOP])
 @pytest.mark.parametrize("scene", SCENES)
 def test_the_states_in_which_people_look(browser: Browser, scene: str, width: int, tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ def test_a_start_is_a_start_until_it_takes_too_long(status: RunStatus, clock: Cl
     clock.after(1)
     found = status.snapshot().health
     assert (found.state, found.fine) == ("stuck", False)
-    assert found.why == "at its start for 15 min 1 s: starting Spark"
+    assert found.why == "starting for 15 min 1 s, now at: starting Spark"
 
 
 def test_the_loading_of_an_index_may_take_as_long_as_it_takes(status: RunStatus, clock: Clock) -> None:
@@ -129,7 +129,7 @@ def test_runs_that_end_by_an_error_again_and_again(status: RunStatus) -> None:
     status.stops(Stops({"StateError": 2}, 2, last))
     assert state(status) == "starting"
     status.stops(Stops({"StateError": 3}, 3, last))
-    assert status.snapshot().health.why == "3 runs ended without a commit, the last one by: no room"
+    assert status.snapshot().health.why == "3 runs ended without a commit, the last one with: no room"
 
 
 def killed(times: int, before: Stops | None = None) -> Stops:
@@ -150,9 +150,7 @@ def test_a_loop_of_kills_is_no_first_batch_that_is_well(status: RunStatus) -> No
     status.stops(killed(3))
     found = status.snapshot().health
     assert (found.state, found.fine) == ("restarting", False)
-    assert found.why.startswith(
-        "3 runs were killed in batch 17; out of memory? Look for it in the kernel's log (dmesg)"
-    )
+    assert found.why.startswith("3 runs were killed in batch 17; out of memory? Check the kernel's log (dmesg)")
     assert "give the job more memory" in found.why and found.why.endswith("(process 102 on worker-3)")
     status.batch(report(17))
     assert status.snapshot().health == health.Health("ok", "waiting for records", True)
@@ -160,14 +158,14 @@ def test_a_loop_of_kills_is_no_first_batch_that_is_well(status: RunStatus) -> No
 
 def test_kills_and_errors_in_a_row_are_told_apart(status: RunStatus) -> None:
     status.stops(killed(2).one_more("StateError", "no room", 5))
-    assert status.snapshot().health.why == "3 runs ended without a commit, 2 of them killed, the last one by: no room"
+    assert status.snapshot().health.why == "3 runs ended without a commit, 2 of them killed, the last one with: no room"
 
 
 def test_stopped_by_bad_records_until_a_commit(status: RunStatus) -> None:
     status.stops(Stops({"BadRecordsError": 1}, 1, BAD))
     found = status.snapshot().health
     assert (found.state, answer(found)[0]) == ("bad_records", 503)
-    assert "3 bad records in batch 7; this run has not come past that yet" in found.why
+    assert "3 bad records in batch 7; this run has not got past these records yet" in found.why
     status.query_started()
     status.step("committing", 7)
     assert state(status) == "bad_records"
@@ -211,6 +209,12 @@ def test_a_service_that_fails_is_told(status: RunStatus) -> None:
     assert status.snapshot().health.why == "waiting for records"
 
 
+def test_a_service_that_is_new_to_the_status_has_a_line_from_its_first_turn(status: RunStatus) -> None:
+    status.service("indexing", 2, None)
+    found = status.snapshot()
+    assert found.services == {"compaction": 0, "clustering": 0, "cleaning": 0, "archiving": 0, "indexing": 2}
+
+
 def test_a_batch_that_is_long_tells_its_tasks(status: RunStatus, clock: Clock) -> None:
     status.query_started()
     status.step("reading, tagging and writing", 4)
@@ -219,7 +223,7 @@ def test_a_batch_that_is_long_tells_its_tasks(status: RunStatus, clock: Clock) -
     clock.after(801)
     assert status.snapshot().health.why == (
         "in its first batch (4) for 15 min 1 s, now at: reading, tagging and writing; 3 of 8 tasks done, the last one "
-        "13 min 21 s ago, 2 at work, 1 failed and were tried again"
+        "13 min 21 s ago, 2 running, 1 failed and were tried again"
     )
     status.batch(report(4))
     assert status.snapshot().tasks is None, "they were of that batch"

@@ -120,6 +120,7 @@ def batches(doc: dict[str, Any]) -> list[dict[str, Any]]:
     return [commit for commit in doc["commits"] if commit["batch_id"] is not None]
 
 
+@pytest.mark.extended("a page in a real browser, for seconds")
 def test_a_running_stream_in_the_browser(tmp_path: Path, spark: SparkSession, browser: Browser, site: Site) -> None:
     # There are logs to compact on every table version.
     case = StreamCase(tmp_path, spark, "MERGE_ON_READ", conf={"tagstream.inserts.to.base.files": "first"})
@@ -199,7 +200,7 @@ def test_bad_records_stop_it_and_the_next_run_knows(
             assert (code, batch) == (503, 1)
             assert text.startswith("bad_records: 3 bad records in batch 1")
             assert f"`tagstream quarantine list --checkpoint-dir {case.checkpoint}` shows them" in text
-            assert "this run has not come past that yet" in text
+            assert "this run has not got past these records yet" in text
             found = site.metrics()
             assert found["tagstream_bad_record_stops_total"] == len(seen) + 1
             assert found['tagstream_errors_total{error="BadRecordsError"}'] == len(seen) + 1
@@ -239,7 +240,7 @@ def test_runs_note_their_beginning_and_their_end(
     case.run(*arguments(site), at=look)
     noted = read_stops(checkpoint)
     assert (noted.begun, noted.counts) == (None, {})
-    assert noted.end is not None and noted.end.text == "all that the source had was taken"
+    assert noted.end is not None and noted.end.text == "all records of the source were read"
     assert [code for code, _ in seen] == [200, 200] and "killed" not in seen[0][1]
 
     # As two runs that were killed have left it, and the run after them that was killed, too.
@@ -294,6 +295,7 @@ def test_quarantined_records_are_shown(tmp_path: Path, spark: SparkSession, brow
     case.run(*arguments(site, "--commit-on-errors"), at=look)
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_index_and_last_commit_are_known_before_the_first_batch_of_a_run(
     tmp_path: Path, spark: SparkSession, site: Site
 ) -> None:

@@ -20,7 +20,7 @@ def test_a_file_a_pipe_the_journal_a_pod(tmp_path: Path) -> None:
         assert log_place(journal, "h", 7, write) == "the journal: journalctl _PID=7"
         assert log_place({"JOURNAL_STREAM": "8:9"}, "h", 7, write).endswith("its standard error is a pipe")
         assert log_place({"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, "orders-0", 7, write).startswith(
-            "the pod's: kubectl logs orders-0"
+            "the pod's log: kubectl logs orders-0"
         )
     finally:
         os.close(read)

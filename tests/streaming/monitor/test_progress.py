@@ -27,7 +27,7 @@ def test_one_line_a_batch() -> None:
         "25.0 MiB; lag 4,321 "
         "[prepare 0.25 s, tasks 1.50 s, commit 0.25 s]"
     )
-    assert "replayed in 2.0 s, the table had it already" in line(replace(REPORT, replayed=True))
+    assert "replayed in 2.0 s, the table already had it" in line(replace(REPORT, replayed=True))
     assert "nothing committed" in line(replace(REPORT, instant=None))
     assert "lag" not in line(replace(REPORT, lag=None))
     assert replace(REPORT, seconds=0.0).rate == 0.0
@@ -126,7 +126,7 @@ def test_a_log_is_not_silent_until_the_first_batch_is_done() -> None:
         progress.batch(REPORT)
         progress.begin(8)
     told = [line.split("tagstream: ")[1] for line in out.getvalue().splitlines()]
-    assert told[:2] == ["starting Spark", "batch 7 begins, the first of this run"]
+    assert told[:2] == ["starting Spark", "batch 7 begins, the first batch of this run"]
     assert len(told) == 4, "the batch, and the end of the run: later batches are told when they are done"
     out = io.StringIO()
     with Progress(out, "orders", lambda: 0.0, live=True) as progress:

@@ -110,7 +110,7 @@ def test_a_taken_port_is_one_clear_line() -> None:
         taken.bind(("0.0.0.0", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(ConfigError, match=f"--status-port {port}: cannot listen there"):
+        with pytest.raises(ConfigError, match=f"--status-port {port}: cannot listen on this port"):
             StatusServer(port, "127.0.0.1", Pages(run_status(Clock()).snapshot, lambda: 0.0))
 
 
@@ -123,5 +123,5 @@ def test_only_the_address_that_was_asked_for_is_served(served: tuple[RunStatus, 
             pass
     finally:
         everywhere.close()
-    with pytest.raises(ConfigError, match="on --status-host 203.0.113.7"):
+    with pytest.raises(ConfigError, match="of --status-host 203.0.113.7"):
         StatusServer(0, "203.0.113.7", Pages(run_status(Clock()).snapshot, lambda: 0.0))

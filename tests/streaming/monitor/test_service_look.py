@@ -8,9 +8,10 @@ import pytest
 
 from tagstream.streaming.monitor.table_probe import services_due
 from tagstream.streaming.options.service_options import CompactionMode, ServiceOptions
+from tagstream.table.services.clustering_options import ClusteringOptions
 from tagstream.table.services.compaction import compact
 from tagstream.table.services.compaction_plan import schedule_compaction
-from tagstream.table.services.options import ClusteringOptions, CompactionOptions, Trigger
+from tagstream.table.services.options import CompactionOptions, Trigger
 from tests.streaming.monitor.case import Clock
 from tests.table.writer import Writer, row
 
@@ -47,7 +48,7 @@ def test_deltas_are_counted_since_the_last_compaction(tmp_path: Path, trigger: T
     options = ServiceOptions(CompactionMode.INLINE, CompactionOptions(trigger=trigger, max_delta_commits=6))
     found, last = due(writer, options)
     assert found["compaction"] == text
-    assert "there are 3" in found["archiving"]
+    assert "; it has 3" in found["archiving"]
     assert "compaction" not in last
     clock = Clock()
     planned = schedule_compaction(writer.table, CompactionOptions(), clock, force=True)

@@ -60,8 +60,8 @@ def test_a_commit_ends_the_row_of_kills_and_the_run_may_be_killed_later() -> Non
 
 
 def test_an_end_in_order_is_no_kill() -> None:
-    noted = replace(Stops(), begun=Begun("run", 1, "h", 2)).in_order("asked to end by SIGTERM", 9)
-    assert (noted.begun, noted.end, noted.counts) == (None, Stop(9, "", "asked to end by SIGTERM"), {})
+    noted = replace(Stops(), begun=Begun("run", 1, "h", 2)).in_order("stopped by SIGTERM", 9)
+    assert (noted.begun, noted.end, noted.counts) == (None, Stop(9, "", "stopped by SIGTERM"), {})
 
 
 def test_the_file_of_an_earlier_version_is_read(tmp_path: Path) -> None:

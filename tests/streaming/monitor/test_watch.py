@@ -49,7 +49,7 @@ def test_it_answers_before_there_is_anything(tmp_path: Path) -> None:
 def test_a_port_that_is_taken_is_told_before_anything_is_made(tmp_path: Path) -> None:
     site = Site()
     given = options(tmp_path, "--status-port", str(site.port))
-    with Watch(given, Clock()), pytest.raises(ConfigError, match="cannot listen there"):
+    with Watch(given, Clock()), pytest.raises(ConfigError, match="cannot listen on this port"):
         Watch(given, Clock())
     assert list(tmp_path.iterdir()) == []
 

@@ -51,7 +51,7 @@ def given(tmp_path: Path, *lines: str) -> Path:
 
 def test_the_demos_file_starts_at_once() -> None:
     o = load(DEMO)
-    assert (o.kafka_topic, o.schema_file) == ("stock_ticks", "/var/demo/config/schema.avsc")
+    assert (o.kafka.topic, o.source.schema_file) == ("stock_ticks", "/var/demo/config/schema.avsc")
     told = o.warnings[0]
     where = line_of(DEMO, "hoodie.deltastreamer.schemaprovider.target")
     assert f"target.schema.file = /var/demo/config/schema.avsc ({DEMO}:{where}): it is the source schema" in told
@@ -61,12 +61,12 @@ def test_the_demos_file_starts_at_once() -> None:
 
 def test_the_example_of_hudis_documentation_starts_at_once() -> None:
     o = load(DOCS, *DOCS_FLAGS)
-    assert (o.kafka_topic, o.ordering_fields, o.record_key_fields) == (
+    assert (o.kafka.topic, o.table.ordering_fields, o.table.record_key_fields) == (
         "impressions",
         ("impresssiontime",),
         ("impressionid",),
     )
-    assert any("no schema registry is asked" in warning for warning in o.warnings)
+    assert any("no schema registry is used" in warning for warning in o.warnings)
     assert any("schema.registry.url (" in warning for warning in o.warnings)
     records = load(DOCS).records
     assert (records.registry_url, records.registry_subject) == ("http://localhost:8081", "impressions-value")
@@ -78,14 +78,19 @@ def test_a_file_of_production_starts_after_one_message() -> None:
     assert first.startswith("hoodie.datasource.write.payload.class = org.apache.hudi.common.model.OverwriteWithLatest")
     assert f"({PRODUCTION}:{line_of(PRODUCTION, 'hoodie.datasource.write.payload')}): known but not supported" in first
     # All that matters is in the same message, each key with its line.
-    for key in ("hoodie.datasource.hive_sync.enable", "hoodie.metrics.on", "hoodie.cleaner.policy.failed.writes"):
+    for key in ("hoodie.metrics.on", "hoodie.cleaner.policy.failed.writes"):
         value = next(line for line in PRODUCTION.read_text().splitlines() if line.startswith(key)).partition("=")[2]
         assert f"{key} = {value} ({PRODUCTION}:{line_of(PRODUCTION, key)})" in text, key
     assert "it may be false" not in text
-    way_out = next(line for line in rest if line.startswith("to leave a file as it is"))
+    way_out = next(line for line in rest if line.startswith("to keep a file unchanged"))
     o = load(PRODUCTION, *way_out.partition(": ")[2].split())
-    assert (o.ordering_fields, o.hive_style, o.index.type, o.parquet_codec) == (("ts",), True, "GLOBAL_BLOOM", "snappy")
-    assert "run Hudi's sync tool beside the job" in o.warnings[0]
+    assert (o.table.ordering_fields, o.table.hive_style, o.index.type, o.writer.codec) == (
+        ("ts",),
+        True,
+        "GLOBAL_BLOOM",
+        "snappy",
+    )
+    assert o.sync.catalogs == ("hive",)
     assert "hoodie.clean.automatic" not in o.warnings[0]
     assert o.schema.missing == "null", "hoodie.datasource.write.reconcile.schema=true"
 
@@ -98,7 +103,7 @@ def test_every_contradiction_is_in_the_one_message(tmp_path: Path) -> None:
         "hoodie.datasource.write.keygenerator.class=org.apache.hudi.keygen.GlobalDeleteKeyGenerator",
     )  # fmt: skip
     text = refusal(props, "--transformer-class", "x.Y", "--op", "INSERT")
-    assert text.startswith("9 settings keep this job from starting:\n")
+    assert text.startswith("9 settings prevent the start of this job:\n")
     for words in ("(it may be true)", "BUCKET2", "must be a whole number", "tagstream.nonsense",
                   "names the same item twice", "interceptor", "GlobalDelete", "--transformer-class",
                   "are upserted"):  # fmt: skip
@@ -106,12 +111,12 @@ def test_every_contradiction_is_in_the_one_message(tmp_path: Path) -> None:
 
 
 def test_unsupported_says_what_becomes_of_services(tmp_path: Path) -> None:
-    props = given(tmp_path, "hoodie.datasource.hive_sync.enable=true", "hoodie.archive.beyond.savepoint=true")
+    props = given(tmp_path, "hoodie.metrics.on=true", "hoodie.archive.beyond.savepoint=true")
     assert "hoodie.archive.beyond.savepoint = true" in load(props).warnings[0]
     assert load(props, *conf("tagstream.unsupported=ignore")).warnings == ()
     text = refusal(props, *conf("tagstream.unsupported=fail"))
-    assert text.startswith("2 settings keep this job from starting:")
-    assert "hoodie.datasource.hive_sync.enable = true" in text
+    assert text.startswith("2 settings prevent the start of this job:")
+    assert "hoodie.metrics.on = true" in text
     # A contradiction is none of them.
     meta = given(tmp_path, "hoodie.populate.meta.fields=false")
     assert "need the meta columns" in refusal(meta, *conf("tagstream.unsupported=ignore"))
@@ -125,8 +130,8 @@ def test_an_empty_value_on_the_command_line_takes_a_key_out_of_the_file(tmp_path
     keys = ("hoodie.datasource.write.payload.class", "hoodie.table.name", "security.protocol",
             "hoodie.datasource.write.partitionpath.field", "spark.executor.memory", "hoodie.tabel")  # fmt: skip
     o = load_options([*PATHS[:4], "--props", str(props), *conf(*(f"{key}=" for key in keys))])
-    assert (o.target_table, o.partition_fields, o.spark_conf, o.warnings) == (None, (), {}, ())
-    assert o.kafka_options == {"kafka.bootstrap.servers": "h:1"}
+    assert (o.table.name, o.table.partition_fields, o.run.spark_conf, o.warnings) == (None, (), {}, ())
+    assert o.kafka.consumer == {"kafka.bootstrap.servers": "h:1"}
     assert not o.is_set("hoodie.datasource.write.partitionpath.field")
     # Another spelling of the same key does it, too, and so the file's two names do not contradict each other any more.
     both = given(tmp_path, "hoodie.deltastreamer.source.dfs.path.regex=a.*")
@@ -139,7 +144,7 @@ def test_an_empty_value_on_the_command_line_takes_a_key_out_of_the_file(tmp_path
 def test_old_spellings_are_treated_like_the_new(tmp_path: Path, spelling: str) -> None:
     (told,) = load(given(tmp_path, f"{spelling}.timestamp.type=UNIX_TIMESTAMP")).warnings
     assert re.search(
-        r"timestamp.type.*UNIX_TIMESTAMP.*:3.*: read by the key generators TIMESTAMP and CUSTOM only", told
+        r"timestamp.type.*UNIX_TIMESTAMP.*:3.*: only the key generators TIMESTAMP and CUSTOM read this key", told
     )
 
 
@@ -165,8 +170,8 @@ _PAYLOAD = "hoodie.datasource.write.payload.class=org.apache.hudi.common.model"
         (["hoodie.bucket.index.max.num.buckets=8"], True),
         (["hoodie.bucket.index.max.num.buckets=8", "hoodie.index.type=BUCKET"], False),
         (["hoodie.streamer.source.kafka.value.deserializer.class=io.confluent.KafkaAvroDeserializer"], False),
-        (["hoodie.write.concurrency.mode=optimistic_concurrency_control"], False),
-        (["hoodie.write.lock.provider=x.Y"], True),
+        (["hoodie.write.concurrency.mode=non_blocking_concurrency_control"], False),
+        (["hoodie.write.lock.hivemetastore.database=x"], True),
         (["hoodie.partition.ttl.inline=true"], False),
         (["hoodie.streamer.transformer.sql=select 1"], True),
     ],

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tagstream.streaming.options.cli import load_options
-from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.keys.unsupported import HUDI_REFUSED
+from tagstream.streaming.options.registry import REGISTRY
 from tagstream.streaming.options.resolve import hudi_keys, resolve, without_effect
 from tagstream.table.config import FROM_FILE, Entry
 from tagstream.table.errors import ConfigError
@@ -40,7 +40,7 @@ def test_what_would_change_rows_or_files_is_named(key: object, tmp_path: Path) -
 def test_a_key_without_effect_is_said_so_and_a_wrong_one_has_a_hint(tmp_path: Path) -> None:
     props = given(tmp_path, "hoodie.hfile.block.size=1", "write.tasks=4", "hoodie.hfile.blok.size=1")
     (told,) = load_options([*PATHS, "--props", str(props)]).warnings
-    assert "known to Hudi, and nothing here looks at it" in told
+    assert "known to Hudi, and not used here" in told
     assert "hoodie.hfile.block.size = 1" in told and "write.tasks = 4" in told
     assert "hoodie.hfile.blok.size = 1" in told and "did you mean hoodie.hfile.block.size?" in told
     assert without_effect("hoodie.hfile.blok.size") is None

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tagstream.streaming.options.cli import load_options, parser
-from tagstream.streaming.options.keys.registry import REGISTRY
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.options.registry import REGISTRY
 from tagstream.table.config import Kind, Status
 from tagstream.table.errors import ConfigError
 from tests.support.paths import ROOT
@@ -29,18 +29,22 @@ def conf(*pairs: str) -> list[str]:
 
 def test_defaults() -> None:
     o = load()
-    assert (o.target_base_path, o.checkpoint_dir, o.target_table) == ("/data/t", "/data/c", None)
-    assert (o.table_type, o.op, o.table_version, o.source_class) == ("COPY_ON_WRITE", "UPSERT", 6, "kafka")
-    assert (o.kafka_topic, o.starting_offsets, o.fail_on_data_loss) == ("orders", "earliest", True)
-    assert o.kafka_options == {"kafka.bootstrap.servers": "h:9092"}
-    assert (o.source_limit, o.min_sync_interval_seconds, o.continuous) == (1_000_000, 0, False)
-    assert (o.commit_on_errors, o.max_bad_records, o.status_port) == (False, 0, None)
-    assert (o.status_host, o.status_stuck_after, o.status_behind_after) == ("127.0.0.1", 900.0, 600.0)
-    assert (o.index.type, o.index_global_enabled, o.index_bootstrap_enabled) == ("STATE", True, True)
-    assert (o.index_state_ttl_days, o.index_partition_regex, o.index_key_groups) == (0.0, ".*", None)
-    assert (o.parquet_max_file_size, o.parquet_small_file_limit, o.parquet_codec) == (125829120, 104857600, "zstd")
+    assert (o.table.base_path, o.run.checkpoint_dir, o.table.name) == ("/data/t", "/data/c", None)
+    assert (o.table.type, o.table.operation, o.table.version, o.source.kind) == ("COPY_ON_WRITE", "UPSERT", 6, "kafka")
+    assert (o.kafka.topic, o.kafka.starting_offsets, o.kafka.fail_on_data_loss) == ("orders", "earliest", True)
+    assert o.kafka.consumer == {"kafka.bootstrap.servers": "h:9092"}
+    assert (o.source.limit, o.run.min_sync_interval_seconds, o.run.continuous) == (1_000_000, 0, False)
+    assert (o.run.commit_on_errors, o.run.max_bad_records, o.status.port) == (False, 0, None)
+    assert (o.status.host, o.status.stuck_after, o.status.behind_after) == ("127.0.0.1", 900.0, 600.0)
+    assert (o.index.type, o.state.is_global, o.state.bootstrap_enabled) == ("STATE", True, True)
+    assert (o.state.ttl_ms, o.state.partition_regex, o.state.key_groups) == (0, ".*", None)
+    assert (o.file_sizes.max_file_bytes, o.file_sizes.small_file_limit, o.writer.codec) == (
+        125829120,
+        104857600,
+        "zstd",
+    )
     assert (o.metadata.enable, o.stream_id, o.warnings) == (None, "orders", ())
-    assert load(source=FILES).source_limit == 512 * 1024 * 1024
+    assert load(source=FILES).source.limit == 512 * 1024 * 1024
     assert load(source=FILES).stream_id == "/in"
 
 
@@ -51,7 +55,7 @@ def test_a_flag_wins_over_hoodie_conf_and_that_over_the_file(tmp_path: Path) -> 
     )
     o = load("--props", str(props), "--target-table", "flag",
              *conf("hoodie.table.name=conf", "hoodie.datasource.write.recordkey.field=conf"))  # fmt: skip
-    assert (o.target_table, o.record_key_fields, o.parquet_block_size) == ("flag", ("conf",), 2048)
+    assert (o.table.name, o.table.record_key_fields, o.writer.row_group_bytes) == ("flag", ("conf",), 2048)
     assert o.origin("hoodie.table.name") == "--target-table"
     assert o.origin("hoodie.parquet.block.size") == f"{props}:3"
     assert o.is_set("hoodie.table.name")
@@ -67,11 +71,15 @@ def test_names_of_hoodiestreamer_flink_and_older_versions() -> None:
               "hoodie.datasource.write.keygenerator.class=org.apache.hudi.keygen.ComplexKeyGenerator",
               "hoodie.datasource.write.recordkey.field=a,b", "hoodie.datasource.write.partitionpath.field=p"),
     ])  # fmt: skip
-    assert (o.kafka_topic, o.index.type, o.op, o.table_type) == ("old", "STATE", "UPSERT", "MERGE_ON_READ")
-    assert (o.ordering_fields, o.merge_mode, o.key_generator) == (("ts",), "EVENT_TIME_ORDERING", "COMPLEX")
-    assert (o.continuous, o.commit_on_errors) == (True, False)
-    assert load(*conf("hoodie.datasource.write.precombine.field=ts")).ordering_fields == ("ts",)
-    assert load("--source-ordering-fields", "epoch,step", *conf()).ordering_fields == ("epoch", "step")
+    assert (o.kafka.topic, o.index.type, o.table.operation, o.table.type) == ("old", "STATE", "UPSERT", "MERGE_ON_READ")
+    assert (o.table.ordering_fields, o.table.merge_mode, o.table.key_generator) == (
+        ("ts",),
+        "EVENT_TIME_ORDERING",
+        "COMPLEX",
+    )
+    assert (o.run.continuous, o.run.commit_on_errors) == (True, False)
+    assert load(*conf("hoodie.datasource.write.precombine.field=ts")).table.ordering_fields == ("ts",)
+    assert load("--source-ordering-fields", "epoch,step", *conf()).table.ordering_fields == ("epoch", "step")
 
 
 @pytest.mark.parametrize(
@@ -81,7 +89,7 @@ def test_names_of_hoodiestreamer_flink_and_older_versions() -> None:
 def test_the_key_generator_follows_from_the_fields(keys: str, partitions: str, expected: str) -> None:
     o = load(*conf(f"hoodie.datasource.write.recordkey.field={keys}",
                    f"hoodie.datasource.write.partitionpath.field={partitions}"))  # fmt: skip
-    assert o.key_generator == expected
+    assert o.table.key_generator == expected
 
 
 def test_kafka_keys_pass_through_with_their_prefix_and_secrets_are_masked() -> None:
@@ -90,12 +98,12 @@ def test_kafka_keys_pass_through_with_their_prefix_and_secrets_are_masked() -> N
         "kafka.ssl.truststore.password=hunter2", "auto.offset.reset=latest", "value.deserializer=x.Y",
         "enable.auto.commit=true", "sasl.mechnism=PLAIN", "ssl.keystore.key=hunter2", "spark.driver.memory=2g",
     ))  # fmt: skip
-    assert o.kafka_options == {
+    assert o.kafka.consumer == {
         "kafka.bootstrap.servers": "h:9092", "kafka.security.protocol": "SASL_SSL", "kafka.group.id": "g",
         "kafka.sasl.jaas.config": 'x required password="hunter2";', "kafka.ssl.truststore.password": "hunter2",
         "kafka.sasl.mechnism": "PLAIN", "kafka.ssl.keystore.key": "hunter2",
     }  # fmt: skip
-    assert (o.starting_offsets, o.spark_conf) == ("latest", {"spark.driver.memory": "2g"})
+    assert (o.kafka.starting_offsets, o.run.spark_conf) == ("latest", {"spark.driver.memory": "2g"})
     described = "\n".join(o.describe())
     assert "hunter2" not in described
     assert "hunter2" not in "\n".join(o.warnings)
@@ -112,8 +120,8 @@ def test_kafka_keys_pass_through_with_their_prefix_and_secrets_are_masked() -> N
 
 
 def test_source_limit_and_kafkas_own_key() -> None:
-    assert load(*conf("hoodie.deltastreamer.kafka.source.maxEvents=7")).source_limit == 7
-    assert load("--source-limit", "9", *conf("hoodie.streamer.kafka.source.maxEvents=7")).source_limit == 9
+    assert load(*conf("hoodie.deltastreamer.kafka.source.maxEvents=7")).source.limit == 7
+    assert load("--source-limit", "9", *conf("hoodie.streamer.kafka.source.maxEvents=7")).source.limit == 9
 
 
 def test_unknown_hoodie_keys_warn_with_the_nearest_and_harmless_ones_pass() -> None:
@@ -128,22 +136,22 @@ def test_unknown_hoodie_keys_warn_with_the_nearest_and_harmless_ones_pass() -> N
     assert "hoodie.upsert.shuffle.parallelism" in told
     assert "--max-pending-compactions" in told
     assert "hoodie.clean.automatic" not in told
-    assert o.shuffle_partitions is None
+    assert o.run.shuffle_partitions is None
 
 
 def test_what_a_tombstones_end_risks_is_said() -> None:
     told = load(*conf("index.tombstone.ttl=7"))
-    assert told.index_tombstone_ttl_days == 7.0
+    assert told.state.tombstone_ttl_ms == 7 * 86_400_000
     (warning,) = [w for w in told.warnings if "index.tombstone.ttl" in w]
-    assert "deleted more than 7 days ago is forgotten" in warning and "inserts the row again" in warning
+    assert "deleted more than 7 days ago is removed from the index" in warning and "inserts the row again" in warning
     other = load(*conf("index.tombstone.ttl=7", "hoodie.index.type=BLOOM"))
-    assert any("index.tombstone.ttl" in w and "only the state index has it" in w for w in other.warnings)
+    assert any("index.tombstone.ttl" in w and "only the state index uses it" in w for w in other.warnings)
 
 
 def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
     told = "\n".join(load(*conf("index.state.ttl=1.5", "index.partition.regex=2024.*")).warnings)
     assert "1.5 days" in told
-    assert "match stay unknown" in told
+    assert "partitions that do not match" in told
 
 
 @pytest.mark.parametrize(
@@ -151,7 +159,7 @@ def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
     [
         (conf("index.bootstrap.enbled=true"), "unknown key; did you mean index.bootstrap.enabled?"),
         (conf("tagstream.inserts=true"), "unknown key"),
-        (conf("hoodie.index.type=RECORD_INDEX", "hoodie.metadata.enable=false"), "lies in the metadata table; remove one"),
+        (conf("hoodie.index.type=RECORD_INDEX", "hoodie.metadata.enable=false"), "is in the metadata table; remove one"),
         (conf("hoodie.index.type=STTE"), "did you mean STATE?"),
         (conf("hoodie.table.cdc.enabled=true"), "known but not supported (it may be false)"),
         (conf("hoodie.archive.beyond.savepoint=true", "tagstream.unsupported=fail"), "newer than a savepoint"),
@@ -161,7 +169,7 @@ def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
         (conf("changelog.enabled=true"), "known but not supported"),
         (conf("hoodie.populate.meta.fields=false"), "it may be true"),
         (conf("interceptor.classes=x.Y"), "refused"),
-        (conf("kafka.auto.offset.reset=group"), "does not look at consumer groups"),
+        (conf("kafka.auto.offset.reset=group"), "does not use consumer groups"),
         (conf("hoodie.table.ordering.fields=a,b,a"), "names the same item twice"),
         (conf("hoodie.table.ordering.fields=a", "hoodie.datasource.write.precombine.field=b"), "two names of one key"),
         (conf("hoodie.table.ordering.fields=a", "hoodie.write.record.merge.mode=COMMIT_TIME_ORDERING"), "contradicts"),
@@ -169,12 +177,14 @@ def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
         (conf("hoodie.datasource.write.recordkey.field=a,b", "hoodie.datasource.write.partitionpath.field=p",
               "hoodie.datasource.write.keygenerator.type=SIMPLE"), "one key and one partition field"),
         (conf("hoodie.datasource.write.recordkey.field=a", "hoodie.datasource.write.partitionpath.field=p",
-              "hoodie.datasource.write.keygenerator.type=NON_PARTITION"), "it makes no partitions"),
+              "hoodie.datasource.write.keygenerator.type=NON_PARTITION"), "its tables have no partitions"),
         (conf("hoodie.datasource.write.keygenerator.class=com.example.Own"), "must be one of"),
         (conf("hoodie.parquet.max.file.size=120MB"), "must be a whole number"),
+        (conf("hoodie.logfile.data.block.format=avro"), "Avro blocks are read, and Parquet blocks are written"),
+        (conf("hoodie.logfile.data.block.format=HFILE"), "HFile blocks are written to the metadata table only"),
         (conf("hoodie.streamer.source.kafka.topic=a,b"), "one topic"),
         (conf("nonsense"), "expected key=value"),
-        (["--op", "BULK_INSERT"], "records are upserted, or with INSERT_OVERWRITE"),
+        (["--op", "BULK_INSERT"], "records are upserted, or replace partitions"),
         (["--table-type", "MERGE_ON_REED"], "did you mean MERGE_ON_READ?"),
         (["--source-class", "ProtoKafkaSource"], "known but not supported"),
         (["--source-limit", "0"], "must not be less than 1"),
@@ -182,15 +192,15 @@ def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
         (["--metrics-port", "70000"], "must not be greater than 65535"),
         (["--status-port", "1", "--metrics-port", "2"], "--metrics-port is the older name of --status-port; remove it"),
         (["--checkpoint", "orders,0:5"], "known but not supported"),
-        (["--filter-dupes"], "is an update (upsert), not dropped"),
+        (["--filter-dupes"], "is an update (upsert), and is not dropped"),
         (["--contiuous"], "unknown argument --contiuous; did you mean --continuous?"),
         (["--source-limit"], "expected one argument"),
         (["--props", "/nowhere/x.properties"], "cannot read properties file"),
-        (["--checkpoint-dir", "/data/t/.hoodie/ckp"], "lie in one another"),
-        (["--checkpoint-dir", "/data"], "lie in one another"),
+        (["--checkpoint-dir", "/data/t/.hoodie/ckp"], "contain one another"),
+        (["--checkpoint-dir", "/data"], "contain one another"),
         ([*FILES, "--hoodie-conf", "hoodie.streamer.source.dfs.root=/data"], "the job would read its own files as records"),
-        ([*FILES, "--hoodie-conf", "hoodie.streamer.source.dfs.root=/data/t/in"], "lie in one another"),
-        ([*FILES, "--hoodie-conf", "hoodie.streamer.source.dfs.root=file:///data/c"], "lie in one another"),
+        ([*FILES, "--hoodie-conf", "hoodie.streamer.source.dfs.root=/data/t/in"], "contain one another"),
+        ([*FILES, "--hoodie-conf", "hoodie.streamer.source.dfs.root=file:///data/c"], "contain one another"),
     ],
 )  # fmt: skip
 def test_what_is_refused(arguments: list[str], message: str) -> None:
@@ -227,7 +237,7 @@ def test_links_do_not_hide_that_a_source_holds_the_table(tmp_path: Path) -> None
     (tmp_path / "in" / "table").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "in" / "table")
     argv = ["--target-base-path", str(tmp_path / "link"), "--checkpoint-dir", str(tmp_path / "c"), *FILES[:2]]
-    with pytest.raises(ConfigError, match="lie in one another"):
+    with pytest.raises(ConfigError, match="contain one another"):
         load_options([*argv, "--hoodie-conf", f"hoodie.streamer.source.dfs.root={tmp_path / 'in'}"])
 
 
@@ -288,9 +298,9 @@ def test_partitions_by_time() -> None:
     o = load(
         *conf("hoodie.datasource.write.keygenerator.class=org.apache.hudi.keygen.TimestampBasedKeyGenerator", *TIMES)
     )
-    assert (o.key_generator, o.time_fields) == ("TIMESTAMP", o.partition_fields)
-    assert o.times is not None
-    assert o.times.output.text == "yyyy/MM/dd"
+    assert (o.table.key_generator, o.table.time_fields) == ("TIMESTAMP", o.table.partition_fields)
+    assert o.table.times is not None
+    assert o.table.times.output.text == "yyyy/MM/dd"
     o = load(
         *conf(
             "hoodie.datasource.write.keygenerator.type=CUSTOM",
@@ -298,7 +308,7 @@ def test_partitions_by_time() -> None:
             *TIMES,
         )
     )
-    assert (o.partition_fields, o.time_fields) == (("city", "at"), ("at",))
+    assert (o.table.partition_fields, o.table.time_fields) == (("city", "at"), ("at",))
 
 
 @pytest.mark.parametrize(
@@ -310,7 +320,7 @@ def test_partitions_by_time() -> None:
         ),
         (
             ("hoodie.datasource.write.partitionpath.field=a:SIMPLE,b:TIMESTAMP",),
-            "only the CUSTOM key generator takes kinds",
+            "only the CUSTOM key generator has kinds",
         ),
         (
             (
@@ -319,7 +329,7 @@ def test_partitions_by_time() -> None:
                 "hoodie.table.recordkey.fields=id,sub",
                 "hoodie.table.partition.fields=at",
             ),
-            "partitionpath.field with a kind behind each field (at:TIMESTAMP, or",
+            "partitionpath.field with a kind after each field (at:TIMESTAMP, or",
         ),
         (("hoodie.datasource.write.keygenerator.type=TIMESTAMP", TIMES[0], f"{TIMES[1]} EEE"), "'EEE', which is not"),
     ],

@@ -25,7 +25,7 @@ def test_debezium_sources_of_hoodiestreamer(prefix: str, source: str, order: str
     url = "https://me:pa%20ss@registry:8081/base/subjects/db.t-value/versions/latest"
     o = load(f"hoodie.streamer.schemaprovider.registry.url={url}", source=prefix + source)
     r = o.records
-    assert (r.format.name, r.debezium_order, o.source_class) == ("debezium-avro", order, "kafka")
+    assert (r.format.name, r.debezium_order, o.source.kind) == ("debezium-avro", order, "kafka")
     assert (r.registry_url, r.registry_subject, r.registry_user_info) == (
         "https://registry:8081/base",
         "db.t-value",
@@ -59,7 +59,7 @@ def test_what_orders_events() -> None:
         (
             ["tagstream.source.format=debezium-avro", "schema.registry.url=ftp://r"],
             "JsonKafkaSource",
-            "no http or https URL",
+            "not an http or https URL",
         ),
         (["tagstream.source.format=json", "tagstream.decode.bytes=hex"], "JsonKafkaSource", "only formats of Debezium"),
         (["tagstream.source.format=debezium-json", "tagstream.decode.bytes=utf-8"], "JsonKafkaSource", "base64 or hex"),
@@ -71,12 +71,12 @@ def test_what_orders_events() -> None:
         (
             ["tagstream.debezium.truncate=delete", "tagstream.debezium.order=arrival"],
             "JsonKafkaSource",
-            "arrival says nothing of which was first",
+            "arrival does not show which was first",
         ),
         (
             ["tagstream.debezium.truncate=delete", "hoodie.index.type=SIMPLE"],
             "JsonKafkaSource",
-            "only the state index keeps the order",
+            "only the state index stores an order",
         ),
         (["tagstream.source.format=debezum-json"], "JsonKafkaSource", "did you mean"),
     ],
@@ -90,11 +90,12 @@ def test_deletes_that_name_no_partition_are_told_of_where_it_identifies_a_row() 
     def told(*conf: str) -> list[str]:
         given = ("hoodie.table.partition.fields=day:SIMPLE", "hoodie.datasource.write.keygenerator.type=CUSTOM")
         options = load("tagstream.source.format=debezium-json", *given, *conf)
-        return [text for text in options.warnings if "names its key alone" in text]
+        return [text for text in options.warnings if "has only its key" in text]
 
     (text,) = told("hoodie.index.type=BLOOM")
     assert (
-        text.startswith("hoodie.index.type = BLOOM (--hoodie-conf): ") and "since day is not in the record key" in text
+        text.startswith("hoodie.index.type = BLOOM (--hoodie-conf): ")
+        and "because day is not in the record key" in text
     )
     assert told("index.global.enabled=false")[0].startswith("index.global.enabled = false")
     assert not told() and not told("hoodie.index.type=GLOBAL_BLOOM")

@@ -41,5 +41,5 @@ def test_where_changes_come_from() -> None:
 
 def test_partial_updates_overwrite_nothing() -> None:
     assert load(*conf("hoodie.write.partial.update=true")).schema.partial_update
-    with pytest.raises(ConfigError, match="rows that are overwritten keep nothing"):
+    with pytest.raises(ConfigError, match="overwritten rows keep no values"):
         load("--op", "INSERT_OVERWRITE", *conf("hoodie.write.partial.update=true", "hoodie.index.type=BLOOM"))

@@ -80,9 +80,9 @@ def test_switched_off() -> None:
         ((f"{PLAN}=true", f"{INLINE}=true"), "one only plans compactions"),
         (
             ("hoodie.clustering.inline=true", "hoodie.clustering.async.enabled=true"),
-            "between the batches or beside them",
+            "between the batches or in parallel with them",
         ),
-        (("hoodie.clustering.async.enabled=true", "hoodie.index.type=BUCKET"), "joined ones would be none"),
+        (("hoodie.clustering.async.enabled=true", "hoodie.index.type=BUCKET"), "merged ones would not be"),
         (("hoodie.keep.min.commits=10",), "hoodie.clean.commits.retained=10 and hoodie.keep.min.commits=10"),
         (("hoodie.keep.max.commits=20",), "must be greater than the first"),
         (
@@ -91,7 +91,7 @@ def test_switched_off() -> None:
         ),
         (("hoodie.compaction.strategy=x.Own",), "must be one of"),
         (("hoodie.clean.policy=KEEP_ALL",), "must be one of"),
-        (("hoodie.archive.beyond.savepoint=true", "tagstream.unsupported=fail"), "a hole in the timeline"),
+        (("hoodie.archive.beyond.savepoint=true", "tagstream.unsupported=fail"), "a gap in the timeline"),
     ],
 )
 def test_what_is_refused(given: tuple[str, ...], message: str) -> None:

@@ -74,8 +74,8 @@ def test_the_same_checkpoint(tmp_path: Path, spark: SparkSession, table_type: st
     assert reports[0].batch_id == 2
     assert sum(r.moves for r in reports) >= 5, "rows of archived commits are not known to the index"
     is_oracles(case, [*events[:300], *theirs, *events[300:], *news])
-    epochs = [p.parent.name for p in case.checkpoint.glob("tagstream/index/gen-*/epoch-*/complete.json")]
-    assert len(epochs) == 1, "the index was loaded in full, and not caught up"
+    catch_ups = [p.parent.name for p in case.checkpoint.glob("tagstream/index/gen-*/epoch-*/complete.json")]
+    assert len(catch_ups) == 1, "the index was loaded in full, and not caught up"
     assert case.run() == []
 
 
@@ -127,6 +127,6 @@ def test_a_table_that_moved(tmp_path: Path, spark: SparkSession, caplog: pytest.
     case.table.rename(moved)
     ev.write_files(events[100:], case.source, 100, first=1)
     assert len(case.run("--target-base-path", str(moved))) == 1
-    assert f"table events at {moved} holds its commits" in caplog.text
+    assert f"table events at {moved} has its commits" in caplog.text
     case.existing = moved
     is_oracles(case, [*events[:100], *theirs, *events[100:]])

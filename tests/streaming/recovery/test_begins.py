@@ -33,24 +33,24 @@ def test_the_commit_that_it_followed_is_rolled_back(tmp_path: Path, index: str, 
 
 
 def test_it_is_kept_until_the_place_is_fixed(tmp_path: Path) -> None:
-    root = PosixStorage(str(tmp_path), sync=False)
-    assert read_begins(root) is None
-    write_begins(root, "20260101000000000")
-    write_begins(root, "20260101000000001")
-    assert read_begins(root) == "20260101000000001"
-    write_begins(root, None)
-    assert read_begins(root) is None
-    write_begins(root, "20260101000000002")
-    root.replace("sources/0/0", b"v1\n{}")
-    write_begins(root, "20260101000000003")
-    assert read_begins(root) == "20260101000000002"
+    query_folder = PosixStorage(str(tmp_path), sync=False)
+    assert read_begins(query_folder) is None
+    write_begins(query_folder, "20260101000000000")
+    write_begins(query_folder, "20260101000000001")
+    assert read_begins(query_folder) == "20260101000000001"
+    write_begins(query_folder, None)
+    assert read_begins(query_folder) is None
+    write_begins(query_folder, "20260101000000002")
+    query_folder.replace("sources/0/0", b"v1\n{}")
+    write_begins(query_folder, "20260101000000003")
+    assert read_begins(query_folder) == "20260101000000002"
 
 
 @pytest.mark.parametrize(
     ("content", "what"), [(b"{", "is damaged"), (b'{"version": 9, "after": "1"}', "another version")]
 )
 def test_one_that_cannot_be_read(tmp_path: Path, content: bytes, what: str) -> None:
-    root = PosixStorage(str(tmp_path), sync=False)
-    root.replace(BEGINS, content)
+    query_folder = PosixStorage(str(tmp_path), sync=False)
+    query_folder.replace(BEGINS, content)
     with pytest.raises(CheckpointError, match=what):
-        read_begins(root)
+        read_begins(query_folder)

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.streaming.batch.report import BatchReport
-from tagstream.streaming.recovery.takeover import read_takeover
+from tagstream.streaming.recovery.takeover import read_query_index_load
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.rollback import rollback
@@ -64,7 +64,7 @@ class Between:
         is_oracles(self.case, [*self.first, *foreign, *rest])
         return reports
 
-    def epochs(self) -> list[str]:
+    def catch_ups(self) -> list[str]:
         return sorted(p.parent.name for p in self.case.checkpoint.glob("tagstream/index/gen-*/epoch-*/complete.json"))
 
 
@@ -87,7 +87,7 @@ def test_another_writer_upserted_moved_and_deleted_in_between(
     # A late event after the other writer's delete must not bring the row back.
     late = [ev.Event(e.key, e.partition, (e.ordering or 0) - 1, name="late", amount=0.0) for e in rows[16:20]]
     reports = between.go_on([*updated, *moved, *new, *deleted], [*late, *more, *between.rest])
-    assert between.epochs() == ["epoch-1"]
+    assert between.catch_ups() == ["epoch-1"]
     assert sum(r.late for r in reports) >= 4
     assert between.case.run() == []
 
@@ -108,7 +108,7 @@ def test_another_writer_replaced_and_clustered_partitions(tmp_path: Path, spark:
     between.writer.cluster(clustered)
     deleted = [ev.Event(e.key, e.partition, e.ordering, deleted=True) for e in gone]
     between.go_on([*new, *deleted])
-    assert between.epochs() == ["epoch-1"]
+    assert between.catch_ups() == ["epoch-1"]
 
 
 @pytest.mark.extended("the same decisions over another real stream")
@@ -153,7 +153,7 @@ def test_another_writer_commits_while_a_batch_is_written(
     reports = between.go_on(foreign)
     assert len(done) == 1
     assert len({r.batch_id for r in reports}) == len(reports)
-    assert between.epochs() == ["epoch-1"]
+    assert between.catch_ups() == ["epoch-1"]
 
 
 @pytest.mark.extended("the same decisions over another real stream")
@@ -163,7 +163,7 @@ def test_a_commit_that_another_writer_completed_late(tmp_path: Path, spark: Spar
     new = [ev.Event("late-commit", "p-late", 1, name="x", amount=1.0)]
     between.writer.upsert(new, instant=next_instant(0, first))
     between.go_on([*new, ev.Event("late-commit", "p-other", 2, name="y", amount=1.0)][:1])
-    assert between.epochs() == ["epoch-1"]
+    assert between.catch_ups() == ["epoch-1"]
 
 
 @pytest.mark.parametrize("table_type", TYPES)
@@ -186,7 +186,7 @@ def test_a_table_restored_to_an_earlier_state(
     is_oracles(case, events)
     why = (case.root / "why.txt").read_text()
     assert why.startswith(
-        f"This query goes on from the one in {case.checkpoint}, which was retired: table {case.table} no"
+        f"This query continues the one in {case.checkpoint}, which was retired: table {case.table} no"
     )
     assert case.root == case.checkpoint / "tagstream" / "roots" / "1"
     assert case.run() == []
@@ -215,11 +215,12 @@ def test_a_rolled_back_commit_of_another_writer(tmp_path: Path, spark: SparkSess
     table = HoodieTable.open(str(between.case.table))
     rollback(table, instant, next_instant(0, instant))
     between.go_on([], [ev.Event("undone", "p-y", 2, name="y", amount=1.0), *between.rest])
-    takeover = read_takeover(PosixStorage(str(between.case.checkpoint)))
-    assert takeover is not None and takeover.generation == 1
+    takeover = read_query_index_load(PosixStorage(str(between.case.checkpoint)))
+    assert takeover is not None and takeover.index_load == 1
     assert between.case.root == between.case.checkpoint
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_an_older_copy_of_the_checkpoint(tmp_path: Path, spark: SparkSession) -> None:
     between = Between(tmp_path, spark, "MERGE_ON_READ")
     case, copy = between.case, tmp_path / "copy"
@@ -295,13 +296,13 @@ def test_a_damaged_file_of_the_index(
         assert any(
             "The query starts again" in r.message or "loaded from the table" in r.message for r in caplog.records
         )
-        takeover = read_takeover(PosixStorage(str(case.checkpoint)))
-        assert takeover is not None and takeover.generation == (2 if what == "snapshots" else 1)
+        takeover = read_query_index_load(PosixStorage(str(case.checkpoint)))
+        assert takeover is not None and takeover.index_load == (2 if what == "snapshots" else 1)
     assert case.run() == []
 
 
 def test_a_table_deleted_under_a_live_checkpoint(tmp_path: Path, spark: SparkSession) -> None:
     between = Between(tmp_path, spark, "COPY_ON_WRITE")
     shutil.rmtree(between.case.table)
-    with pytest.raises(IndexCoverageError, match=r"has finished batch 1.*was deleted or made anew"):
+    with pytest.raises(IndexCoverageError, match=r"has finished batch 1.*was deleted or created again"):
         between.case.run()

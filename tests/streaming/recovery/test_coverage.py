@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tagstream.state.batch_manifest import BatchManifest
 from tagstream.state.checkpoint import INDEX, MANIFESTS, PROFILES
 from tagstream.state.index_loads import (
-    EpochMarker,
-    GenerationMarker,
-    complete_epoch,
-    complete_epochs,
-    complete_generation,
+    CatchUpMarker,
+    IndexLoadMarker,
+    complete_catch_up,
+    complete_catch_ups,
+    complete_index_load,
 )
 from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.commit_record import CommitRecord, digest, extra_metadata, parse
@@ -46,14 +46,14 @@ class Memory:
     finished: int = -1
     manifests: dict[int, str] = field(default_factory=dict)
     covered: list[str] = field(default_factory=list)
-    epochs: list[tuple[str, ...]] = field(default_factory=list)
+    catch_ups: list[tuple[str, ...]] = field(default_factory=list)
 
     @property
-    def generation(self) -> int:
+    def index_load(self) -> int:
         return 1 if self.covered else 0
 
     def copy(self) -> Memory:
-        return Memory(self.finished, dict(self.manifests), list(self.covered), list(self.epochs))
+        return Memory(self.finished, dict(self.manifests), list(self.covered), list(self.catch_ups))
 
 
 class History:
@@ -61,8 +61,8 @@ class History:
 
     def __init__(self, folder: Path) -> None:
         self.checkpoint = folder / "checkpoint"
-        self.root = PosixStorage(str(self.checkpoint), sync=False)
-        self.layout = StateLayout(self.root.below(INDEX), "")
+        self.query_folder = PosixStorage(str(self.checkpoint), sync=False)
+        self.layout = StateLayout(self.query_folder.below(INDEX), "")
         self.table = Writer.create(folder, "COPY_ON_WRITE").table
         self.timeline: dict[str, dict[str, str]] = {}
         self.memory, self.past = Memory(), [Memory()]
@@ -87,14 +87,14 @@ class History:
             self.catch_up()
         elif action == "loaded":
             self.memory.covered = sorted(self.timeline)
-            self.memory.epochs = []
+            self.memory.catch_ups = []
             self.known = set(self.timeline)
         self.past.append(self.memory.copy())
 
     def catch_up(self) -> None:
         new = tuple(sorted(set(self.timeline) - self.known))
         if new and self.known:
-            self.memory.epochs.append(new)
+            self.memory.catch_ups.append(new)
         elif new:
             self.memory.covered = list(new)
         self.known |= set(new)
@@ -114,7 +114,7 @@ class History:
     def assess(self, memory: Memory, *, unfinished: int, oracle: bool = False) -> Coverage:
         """``unfinished``: how many of the newest batches Spark has planned and not finished."""
         self.write(memory)
-        index = IndexPlace(self.root, self.layout, memory.generation, RETAIN, False)
+        index = IndexPlace(self.query_folder, self.layout, memory.index_load, RETAIN, False)
         finished, planned = memory.finished - unfinished, memory.finished
         state = CheckpointState(QUERY, planned if planned >= 0 else None, finished if finished >= 0 else None)
         table = HoodieTable.open(self.table.base_path)
@@ -128,11 +128,11 @@ class History:
         for batch in range(memory.finished + 1):
             (self.checkpoint / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{json.dumps(offsets(batch + 1))}")
         for batch, time in memory.manifests.items():
-            BatchManifest(QUERY, batch, 1, {}, time).write(self.root.below(MANIFESTS))
+            BatchManifest(QUERY, batch, 1, {}, time).write(self.query_folder.below(MANIFESTS))
         if memory.covered:
-            complete_generation(layout, GenerationMarker(1, "", 0, 0, {}, covered=tuple(memory.covered)))
-        for number, instants in enumerate(memory.epochs, 1):
-            complete_epoch(layout, EpochMarker(memory.generation, number, instants, (), False, 0))
+            complete_index_load(layout, IndexLoadMarker(1, "", 0, 0, {}, covered=tuple(memory.covered)))
+        for number, instants in enumerate(memory.catch_ups, 1):
+            complete_catch_up(layout, CatchUpMarker(memory.index_load, number, instants, (), False, 0))
         folder = Path(self.table.base_path, self.table.config.timeline_folder)
         for time, extra in self.timeline.items():
             content = CommitMetadata.build([], extra, "{}").to_bytes(6)
@@ -217,7 +217,7 @@ def test_a_table_that_was_loaded_is_not_read_again(tmp_path: Path) -> None:
     history.timeline = {}
     spoil(history, times)
     assert history.assess(history.memory, unfinished=0).uncovered == ()
-    assert complete_epochs(history.layout, 1) == []
+    assert complete_catch_ups(history.layout, 1) == []
 
 
 def batch_of_a_newer_copy(folder: Path) -> tuple[History, Memory, str]:
@@ -236,7 +236,7 @@ def batch_of_a_newer_copy(folder: Path) -> tuple[History, Memory, str]:
 def pin(history: History, instant: str, **more: Any) -> None:
     """What a run that begins the batch of ``instant`` leaves in the checkpoint first."""
     profile = WriteProfile("t", QUERY, 2, 1, instant, 0, (0,), **more)
-    history.root.below(PROFILES).replace(profile_name(2, 1), profile.to_json().encode())
+    history.query_folder.below(PROFILES).replace(profile_name(2, 1), profile.to_json().encode())
 
 
 def test_a_batch_of_a_newer_copy_is_no_replay_where_the_index_was_loaded_over_it(tmp_path: Path) -> None:
@@ -258,6 +258,6 @@ def test_a_batch_that_this_checkpoint_began_is_a_replay_without_its_manifest(tmp
 def test_a_damaged_profile_proves_nothing(tmp_path: Path) -> None:
     history, older, theirs = batch_of_a_newer_copy(tmp_path)
     pin(history, theirs)
-    place = history.root.below(PROFILES)
+    place = history.query_folder.below(PROFILES)
     place.replace(profile_name(2, 1), place.read(profile_name(2, 1))[:-7])
     assert history.assess(older, unfinished=1).batches == {}

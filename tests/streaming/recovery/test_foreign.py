@@ -21,6 +21,7 @@ from tests.table.writer import Writer, row
 pytestmark = pytest.mark.spark
 
 
+@pytest.mark.extended("more kinds of tables", first=("9",))
 @pytest.mark.parametrize("version", [6, 9])
 def test_a_compaction_took_nothing_of_what_was_written_over_its_slices(
     tmp_path: Path, spark: SparkSession, version: int

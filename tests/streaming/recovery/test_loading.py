@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.streaming.recovery.cover import tell
+from tagstream.streaming.recovery.cover import report_load
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 from tests.bootstrap.index_content import load, make_layout
 from tests.table.writer import Writer, row
@@ -24,16 +24,19 @@ def test_what_is_odd_is_listed_and_the_end_is_one_line(tmp_path: Path, caplog: p
     layout = make_layout(tmp_path, table)
     report = load(table, layout)
     with caplog.at_level(logging.INFO, "tagstream"):
-        tell(report, layout, deletes_known=False)
+        report_load(report, layout, deletes_known=False)
     said = [r.getMessage() for r in caplog.records]
     newest, kept = table.timeline().newest_completed, writer.where["k5"]
     assert (
         "loading the index: key found twice (the slice with the newest base instant wins): "
         f"k5: kept is p9/{kept[1]} of {newest}, not {old}/{file_id} of {first.time}"
     ) in said
-    assert f"loading the index: other rows than its commit says: {path} holds 10 rows, its commit says 14" in said
-    assert [line for line in said if line.startswith("deletes whose records no log")]
-    where = layout.durable.where(layout.generation_dir(1)) + "/*.twice.jsonl"
+    assert (
+        f"loading the index: another number of rows than its commit says: {path} has 10 rows, its commit says 14"
+        in said
+    )
+    assert [line for line in said if line.startswith("loading the index: deletes that are not in the table")]
+    where = layout.durable.where(layout.index_load_dir(1)) + "/*.twice.jsonl"
     assert said[-1] == (
         f"index loaded in 0.0 s: 60 keys (0 keys/s) and 0 tombstones, {report.index_bytes / 1024:.1f} KiB, "
         f"{report.bytes_per_key:.1f} bytes a key; 61 rows scanned in 7 files (65 by the commits); "
@@ -46,5 +49,5 @@ def test_deletes_that_the_index_before_knew_are_no_warning(tmp_path: Path, caplo
     layout = make_layout(tmp_path, table)
     report = load(table, layout)
     with caplog.at_level(logging.WARNING, "tagstream"):
-        tell(report, layout, deletes_known=True)
+        report_load(report, layout, deletes_known=True)
     assert not caplog.records

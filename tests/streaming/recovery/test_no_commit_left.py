@@ -28,4 +28,4 @@ def test_a_table_that_was_deleted_is_refused(tmp_path: Path) -> None:
     world.send(20)
     assert world.run(1000, 0.0, {}) == "done"
     shutil.rmtree(world.path)
-    assert "was deleted or made anew" in world.run(1000, 0.0, {})
+    assert "was deleted or created again" in world.run(1000, 0.0, {})

@@ -48,7 +48,7 @@ def test_its_next_batch_is_not_taken_for_the_one_of_the_same_number(
     (case.source / "events-00003.json").unlink()
     events += put(case, 4, ev.Event("k4", "p0", 4, name="new"), ev.Event("k0", "p0", 40, name="new"))
     monkeypatch.setattr(catch_up, "GROUP_BYTES", 0)  # as if the newer copy had touched large file groups
-    with pytest.raises(Exception, match="killed|batch 3 did not come to its end"), monkeypatch.context() as killed:
+    with pytest.raises(Exception, match="killed|batch 3 was not finished"), monkeypatch.context() as killed:
         if isinstance(case, FrameCase):
             killed.setattr(upsert.CrashPlan, "from_env", lambda *_: Steps(at_files_of_batch_3))
             case.run()

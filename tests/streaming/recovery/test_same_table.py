@@ -46,7 +46,9 @@ def test_another_table_is_refused_and_nothing_is_changed(tmp_path: Path, spark: 
     before = files_of(*folders)
     wrong = ("--checkpoint-dir", str(a.checkpoint))
     belongs = f"checkpoint {a.checkpoint} belongs to table events at {a.table}, not to "
-    with pytest.raises(CheckpointError, match=f"{belongs}table events at {b.table}. Give this table's own"):
+    with pytest.raises(
+        CheckpointError, match=f"{belongs}table events at {b.table}. Set --checkpoint-dir to this table's"
+    ):
         b.run(*wrong)
     with pytest.raises(CheckpointError, match=f"{belongs}{tmp_path}/c, where there is no table"):
         b.run(*wrong, "--target-base-path", str(tmp_path / "c"))
@@ -75,7 +77,7 @@ def test_a_moved_table_goes_on_and_its_copy_does_not(
     explain_start(load_options(case.arguments(*at, "--dry-run")), said, os.environ, now_ms())
     assert "taken over: checkpoint" in said.getvalue()
     assert [r.batch_id for r in case.run(*at)] == [1, 2]
-    assert f"was that of table events at {case.table}; table events at {moved} holds its commits" in caplog.text
+    assert f"was written for table events at {case.table}; table events at {moved} has its commits" in caplog.text
     assert meta(case)["table"]["path"] == str(moved)
     os.symlink(moved, tmp_path / "link")  # another way to the same place
     assert case.run("--target-base-path", str(tmp_path / "link")) == []

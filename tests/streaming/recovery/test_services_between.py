@@ -56,8 +56,8 @@ def test_partitions_deleted_and_all_cleaned_and_archived(tmp_path: Path, spark: 
     ev.write_files(rest, case.source, 100, first=6)
     assert [r.batch_id for r in case.run()] == [6]
     is_oracles(case, [*(e for e in first if e.key not in gone), *rest])
-    epochs = [p.parent.name for p in case.checkpoint.glob("tagstream/index/gen-*/epoch-*/complete.json")]
-    assert len(epochs) == 1, "the index was loaded in full, and not caught up"
+    catch_ups = [p.parent.name for p in case.checkpoint.glob("tagstream/index/gen-*/epoch-*/complete.json")]
+    assert len(catch_ups) == 1, "the index was loaded in full, and not caught up"
 
 
 @pytest.mark.extended("more kinds of tables")
@@ -84,15 +84,15 @@ def test_partitions_overwritten_by_hand(tmp_path: Path, spark: SparkSession, tab
     ev.write_files(rest, case.source, 100, first=6)
     assert [r.batch_id for r in case.run()] == [6]
     is_oracles(case, [*history, *rest])
-    epochs = [p.parent.name for p in case.checkpoint.glob("tagstream/index/gen-*/epoch-*/complete.json")]
-    assert len(epochs) == 1, "the index was loaded in full, and not caught up"
+    catch_ups = [p.parent.name for p in case.checkpoint.glob("tagstream/index/gen-*/epoch-*/complete.json")]
+    assert len(catch_ups) == 1, "the index was loaded in full, and not caught up"
     last = [ev.Event(e.key, "elsewhere", newest + 1, name="moved", amount=3.5) for e in rows]
     ev.write_files(last, case.source, 100, first=7)
     assert case.run()
     is_oracles(case, [*history, *rest, *last])
 
 
-@pytest.mark.extended("more kinds of tables", first=("v9",))
+@pytest.mark.extended("the same decisions over another real stream")
 def test_commits_taken_back(tmp_path: Path, spark: SparkSession) -> None:
     """What they held is read from the source again."""
     case = StreamCase(tmp_path, spark, "MERGE_ON_READ")
@@ -111,6 +111,7 @@ def test_commits_taken_back(tmp_path: Path, spark: SparkSession) -> None:
     is_oracles(case, events)
 
 
+@pytest.mark.extended("more kinds of tables", first=("v9",))
 def test_restored_to_a_savepoint_and_written_by_another_since(tmp_path: Path, spark: SparkSession) -> None:
     """The timeline begins behind its savepoint now, at the other's commit; what was restored away lies before that."""
     case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", {"hoodie.metadata.enable": "false"})
@@ -142,7 +143,7 @@ def test_a_compaction_that_a_killed_run_has_completed_is_no_other_writers(
     ev.write_files(events[200:], case.source, 100, first=2)
     with caplog.at_level(logging.INFO, "tagstream"):
         case.run()
-    told = [line for line in caplog.messages if "the index does not know" in line]
-    assert told and f"({instant}; planned by this program: a compaction or clustering" in told[0]
+    told = [line for line in caplog.messages if "the index lacks" in line]
+    assert told and f"({instant}; compactions or clusterings that this program planned" in told[0]
     assert not any("another writer" in line for line in caplog.messages)
     is_oracles(case, events)

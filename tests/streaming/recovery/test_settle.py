@@ -12,6 +12,8 @@ from tagstream.streaming.batch.context import BatchHistory, IndexPosition
 from tagstream.streaming.lease_keeper import LEASE_TTL_MS, LeaseKeeper
 from tagstream.streaming.recovery.pending_writes import new_instant, roll_back, settle
 from tagstream.table.errors import LeaseLostError
+from tagstream.table.locks.lock import TableLock
+from tagstream.table.locks.options import LockOptions
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 from tagstream.table.metadata.changes import Changes, PartitionChange, WrittenFile
 from tagstream.table.metadata.compaction import compact
@@ -25,6 +27,8 @@ from tagstream.table.write import commit
 from tests.table.metadata.case import Case
 from tests.table.writer import CrashError, Writer, row
 
+NO_LOCK = TableLock(None, LockOptions())
+
 
 def test_the_work_of_a_successor_is_not_taken_back(tmp_path: Path) -> None:
     writer = Writer.create(tmp_path, COPY_ON_WRITE)
@@ -33,7 +37,7 @@ def test_the_work_of_a_successor_is_not_taken_back(tmp_path: Path) -> None:
     # The parts of a job's context that this looks at.
     job: Any = SimpleNamespace(
         table=writer.table,
-        env=SimpleNamespace(lease=keeper, index=None, clock_ms=lambda: writer.now_ms),
+        env=SimpleNamespace(lease=keeper, index=None, lock=NO_LOCK, clock_ms=lambda: writer.now_ms),
         history=BatchHistory(),
         metadata=None,
     )
@@ -67,7 +71,7 @@ def test_what_a_driver_that_woke_up_told_the_metadata_table_is_removed(version: 
     keeper = LeaseKeeper(case.writer.table.storage, lambda: 0)
     job: Any = SimpleNamespace(
         table=case.writer.table,
-        env=SimpleNamespace(lease=keeper, index=None, clock_ms=lambda: case.writer.now_ms),
+        env=SimpleNamespace(lease=keeper, index=None, lock=NO_LOCK, clock_ms=lambda: case.writer.now_ms),
         history=BatchHistory(),
         position=IndexPosition(),
         metadata=None,

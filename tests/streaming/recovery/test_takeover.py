@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.streaming.errors import CheckpointError, SourceError
-from tagstream.streaming.recovery.takeover import Takeover, read_takeover, write_takeover
+from tagstream.streaming.recovery.takeover import QueryIndexLoad, read_query_index_load, write_query_index_load
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tagstream.table.storage.posix import PosixStorage
@@ -102,9 +102,9 @@ def test_a_topic_of_a_broker_without_ids_that_was_created_again(
     with pytest.raises(SourceError) as caught:
         case.run()
     for words in (
-        f"table {case.table} has read topic anew further than it goes now",
-        "partition 1 is there no more",
-        "partition 0 ends at 100, and was read up to 1",
+        f"table {case.table} has read topic anew up to offsets that the topic does not have any more",
+        "partition 1 does not exist any more",
+        "partition 0 ends at 100, but was read up to 1",
         "enable.failOnDataLoss=false",
     ):
         assert words in str(caught.value)
@@ -124,10 +124,13 @@ def test_a_stream_that_reads_another_topic_is_not_given_its_offsets(
     replace(case, conf={**case.conf, **named}).run()
     shutil.rmtree(case.checkpoint)
     other = replace(case, conf={**case.conf, **named, "hoodie.streamer.source.kafka.topic": "orders-2"})
-    with pytest.raises(SourceError, match="stream orders of table .* has read topic orders-1, the job reads orders-2"):
+    with pytest.raises(
+        SourceError, match="stream orders of table .* has read topic orders-1, but the job reads orders-2"
+    ):
         other.run()
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_death_between_the_loading_and_the_first_commit(tmp_path: Path, spark: SparkSession) -> None:
     case = StreamCase(tmp_path, spark)
     events = list(ev.generate(300, ev.Mix(keys=50), seed=37))
@@ -162,21 +165,23 @@ def test_a_death_between_the_loading_and_its_record_while_the_table_goes_on(
     foreign_commit(case, "29990101000000000")
     ev.write_files(events[200:], case.source, 100, first=2)
     assert len(case.run()) == 1
-    assert read_takeover(PosixStorage(str(case.checkpoint))) == Takeover(2)
+    assert read_query_index_load(PosixStorage(str(case.checkpoint))) == QueryIndexLoad(2)
     is_oracles(case, events)
 
 
 def test_a_driver_that_wakes_up_does_not_bring_an_older_generation_back(tmp_path: Path) -> None:
-    root = PosixStorage(str(tmp_path))
-    assert read_takeover(root) is None
-    root.replace("tagstream/takeover.json", b'{"version": 2, "generation": 3}')  # of an earlier version of the program
-    assert read_takeover(root) == Takeover(3)
-    write_takeover(root, Takeover(10))
-    write_takeover(root, Takeover(9))
-    assert read_takeover(root) == Takeover(10)
-    root.replace("tagstream/takeover/10.json", b"{")
+    query_folder = PosixStorage(str(tmp_path))
+    assert read_query_index_load(query_folder) is None
+    query_folder.replace(
+        "tagstream/takeover.json", b'{"version": 2, "generation": 3}'
+    )  # of an earlier version of the program
+    assert read_query_index_load(query_folder) == QueryIndexLoad(3)
+    write_query_index_load(query_folder, QueryIndexLoad(10))
+    write_query_index_load(query_folder, QueryIndexLoad(9))
+    assert read_query_index_load(query_folder) == QueryIndexLoad(10)
+    query_folder.replace("tagstream/takeover/10.json", b"{")
     with pytest.raises(CheckpointError, match=r"10\.json is damaged"):
-        read_takeover(root)
+        read_query_index_load(query_folder)
 
 
 def test_without_leave_the_index_is_not_loaded(tmp_path: Path, spark: SparkSession) -> None:

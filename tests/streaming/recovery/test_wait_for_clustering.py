@@ -10,8 +10,12 @@ import pytest
 from tagstream.streaming.options.service_options import ServiceOptions
 from tagstream.streaming.recovery import pending_writes as settle
 from tagstream.table.errors import PendingClusteringError
+from tagstream.table.locks.lock import TableLock
+from tagstream.table.locks.options import LockOptions
 
 PLAN = "20260101000000000"
+
+NO_LOCK = TableLock(None, LockOptions())
 
 
 class Waits:
@@ -33,9 +37,9 @@ def job(pending: dict[Any, str], takes_back: bool, ends_after: int = 0) -> Any:
     stop = Waits(pending, ends_after)
     timeline = SimpleNamespace(pending_clusterings=pending)
     return SimpleNamespace(
-        options=SimpleNamespace(services=ServiceOptions(takes_back_clusterings=takes_back)),
+        options=SimpleNamespace(services=ServiceOptions(rolls_back_clusterings=takes_back)),
         table=SimpleNamespace(base_path="t", timeline=lambda: timeline),
-        env=SimpleNamespace(clock_ms=lambda: stop.now, lease=SimpleNamespace(check=lambda: None), stop=stop),
+        env=SimpleNamespace(clock_ms=lambda: stop.now, check=lambda: None, lock=NO_LOCK, stop=stop),
     )
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from tagstream.streaming.services import cleaning as cleaner
 from tagstream.streaming.services import clustering as clusterer
-from tagstream.streaming.services import table_services as cleaner
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
@@ -172,7 +172,7 @@ def test_the_index_follows_a_clustering(
     assert not timeline.pending_clusterings
     assert validate(table) == []
     assert validate_metadata(table) == []
-    starts = [r for r in caplog.records if "made by another writer" in r.getMessage()]
+    starts = [r for r in caplog.records if "another writer made commit" in r.getMessage()]
     assert bool(starts) is (index == "INMEMORY"), (
         "only an index that is loaded at the start makes the query start again"
     )
@@ -243,7 +243,7 @@ def test_clustering_beside_the_batches(
         assert not compare(rows, read_table(case.table), key=("id", "part"))
     stopped = [batch for step, batch in steps if step == "clustering_stopped"]
     assert [batch for batch in stopped if batch < 5], "the batches of hot keys have met no plan"
-    told = [r for r in caplog.records if "was taken back: a batch" in r.getMessage()]
+    told = [r for r in caplog.records if "was rolled back: a batch" in r.getMessage()]
     assert len(told) == len(stopped)
     begun = [batch for step, batch in steps if step == "clustering_inflight"]
     completed = [batch for step, batch in steps if step == "clustering_completed"]

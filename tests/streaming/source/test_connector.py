@@ -43,7 +43,7 @@ def test_an_edited_pom_is_fetched_again(pom: Path, tmp_path: Path) -> None:
 
 
 def test_no_maven_says_so(pom: Path, tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=r"no Maven \(mvn\) on the PATH.*Install Maven, or copy"):
+    with pytest.raises(SourceError, match=r"the PATH has no Maven \(mvn\).*Install Maven, or copy"):
         fetch_jars(pom, tmp_path / "cache", env={"PATH": str(tmp_path)})
 
 
@@ -64,7 +64,7 @@ def test_an_emptied_folder_says_what_to_delete(pom: Path, tmp_path: Path) -> Non
     env = stand_in(tmp_path, 'mkdir "$OUT"; touch "$OUT/a.jar"')
     (jar,) = fetch_jars(pom, tmp_path / "cache", env=env)
     jar.unlink()
-    with pytest.raises(SourceError, match="holds no jars. Delete that folder"):
+    with pytest.raises(SourceError, match="has no jars. Delete that folder"):
         fetch_jars(pom, tmp_path / "cache", env=env)
 
 

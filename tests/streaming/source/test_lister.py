@@ -148,14 +148,14 @@ def test_a_file_that_was_written_over_ends_the_job_or_not(tmp_path: Path, caplog
     case.lister.look()
     case.write("a", '{"n": 7}\n')
     with pytest.raises(
-        SourceError, match=r"in/a was written over: it has 9 bytes now, and 18 were read.*=again.*=ignore"
+        SourceError, match=r"in/a was overwritten: it has 9 bytes now, but 18 were read.*=again.*=ignore"
     ):
         case.lister.look()
-    with pytest.raises(SourceError, match="was written over"):
+    with pytest.raises(SourceError, match="was overwritten"):
         case.restart().look()
     with caplog.at_level(logging.WARNING, "tagstream"):
         assert case.restart("ignore").look() == 0
-    assert "What it holds now counts as read" in caplog.text
+    assert "Its present lines count as read" in caplog.text
     case.write("b", '{"n": 3}\n')
     case.write("a", '{"n": 8}\n', "a")
     assert case.lister.look() == 1  # both in one plan, and the new position with them
@@ -175,7 +175,7 @@ def test_a_touched_file_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFi
     case.write("a", '{"n": 1}\n')
     with caplog.at_level(logging.WARNING, "tagstream"):
         assert case.lister.look() == case.lister.look() == 0
-    assert caplog.text.count("has a new time") == 1
+    assert caplog.text.count("has a new modification time") == 1
 
 
 def test_what_waits_is_told_by_name(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -184,7 +184,7 @@ def test_what_waits_is_told_by_name(tmp_path: Path, caplog: pytest.LogCaptureFix
         case.write(f"{n}", '{"n": ')
     case.lister.look()
     with caplog.at_level(logging.WARNING, "tagstream"):
-        case.lister.tell_waiting()
+        case.lister.report_waiting()
     assert f"{case.folder}/0 (6 bytes)" in caplog.text
     assert "and 2 more files" in caplog.text
 

@@ -112,10 +112,10 @@ def test_the_end_of_line_of_an_object_that_was_taken_is_no_record(storage: Posix
 @pytest.mark.parametrize(
     ("now", "why"),
     [
-        (b'{"a": 1}\n', "it has 9 bytes now, and 18 were read"),
-        (b'{"a": 1}\n{"a": 3}\n', "the 18 bytes that were read are others now"),
-        (b'{"a": 9}\n{"a": 2}\n{"a": 3}\n', "the 18 bytes that were read are others now"),
-        (b"", "it has 0 bytes now, and 18 were read"),
+        (b'{"a": 1}\n', "it has 9 bytes now, but 18 were read"),
+        (b'{"a": 1}\n{"a": 3}\n', "the 18 bytes that were read have changed"),
+        (b'{"a": 9}\n{"a": 2}\n{"a": 3}\n', "the 18 bytes that were read have changed"),
+        (b"", "it has 0 bytes now, but 18 were read"),
     ],
 )
 def test_a_file_that_was_written_over_is_told(storage: PosixStorage, now: bytes, why: str) -> None:

@@ -40,7 +40,7 @@ def test_the_ending_names_the_compression(name: str, codec: str | None) -> None:
 
 @pytest.mark.parametrize("name", ["a.json.snappy", "a.lz4", "a.xz", "a.zip"])
 def test_a_compression_that_is_not_read_is_refused_by_name(name: str) -> None:
-    with pytest.raises(SourceError, match=f"{name}: files that end in .* are not read; decompress it"):
+    with pytest.raises(SourceError, match=f"{name}: files that end in .* are not supported; decompress it"):
         codec_of(name)
 
 
@@ -51,7 +51,7 @@ def test_a_compression_that_is_not_read_is_refused_by_name(name: str) -> None:
         (None, bz2.compress(b"{}"), r"is bzip2 by its first bytes, .* ends in \.bz2"),
         (None, b"PAR1\x15\x04", "is Parquet by its first bytes, .* write it as JSON lines"),
         ("bz2", gzip.compress(b"{}", mtime=0), "is gzip by its first bytes"),
-        ("gzip", b'{"id": 1}', "is not gzip by its first bytes, though its name says so"),
+        ("gzip", b'{"id": 1}', "is not gzip by its first bytes, but its name says so"),
     ],
 )
 def test_a_file_of_another_form_than_its_name_is_refused(codec: str | None, first: bytes, message: str) -> None:

@@ -24,7 +24,7 @@ def test_packed_rows_come_back_as_they_were() -> None:
     table = rows(1000)
     assert unpack(pack(table.slice(10, 700))).equals(table.slice(10, 700).combine_chunks())
     assert list(pack(table.slice(0, 0))) == []
-    with pytest.raises(ValueError, match="nothing"):
+    with pytest.raises(ValueError, match="no packed value"):
         unpack([])
 
 

@@ -89,14 +89,14 @@ def test_what_is_appended_after_the_plan_is_not_read(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_gone_or_shorter_or_cut_ends_the_job_by_name(tmp_path: Path) -> None:
-    with pytest.raises(SourceError, match=f"{tmp_path}/a is gone: .* put it back, or .*changed.files=ignore"):
+    with pytest.raises(SourceError, match=f"{tmp_path}/a is gone: .* restore it, or .*changed.files=ignore"):
         rows(split_lines(spec(tmp_path), Split("a", 0, 3, 0)))
     (tmp_path / "a").write_bytes(b"{}\n")
-    with pytest.raises(SourceError, match=r"has 3 bytes now, and had 6 when it was listed; .*Start again.*=ignore"):
+    with pytest.raises(SourceError, match=r"has 3 bytes now, but had 6 when it was listed; .*Start again.*=ignore"):
         rows(split_lines(spec(tmp_path), Split("a", 0, 6, 0)))
     packed = gzip.compress(b"{}\n" * 1000)[:-4]
     (tmp_path / "a").write_bytes(packed)
-    with pytest.raises(SourceError, match="is not a whole gzip stream"):
+    with pytest.raises(SourceError, match="is not a complete gzip stream"):
         rows(split_lines(spec(tmp_path), Split("a", 0, len(packed), 0, "gzip")))
 
 

@@ -61,7 +61,7 @@ def test_old_records_are_sent_again_only_where_their_order_is_known(
         spec(tmp_path / "with", conf, "--replay-quarantine", ordering=ordering)
         return
     with pytest.raises(
-        ConfigError, match=r"--replay-quarantine .* would overwrite newer rows\. Give hoodie\.table\.ordering"
+        ConfigError, match=r"--replay-quarantine .* would overwrite newer rows\. Set hoodie\.table\.ordering"
     ):
         spec(tmp_path / "with", conf, "--replay-quarantine", ordering=ordering)
 

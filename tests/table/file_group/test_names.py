@@ -82,7 +82,7 @@ def test_next_instant_is_past_the_newest() -> None:
 
 
 def test_next_instant_refuses_garbage() -> None:
-    with pytest.raises(CorruptFileError, match="no instant time"):
+    with pytest.raises(CorruptFileError, match="not an instant time"):
         names.next_instant(0, "2024-01-02")
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tagstream.table.errors import ConfigError
-from tagstream.table.file_group.base_file import BaseFileWriter, tells_of_nan, writer_options
+from tagstream.table.file_group.base_file import BaseFileWriter, has_nan_counts, writer_options
 from tagstream.table.metadata.column_ranges import ranges_of_footer
 from tagstream.table.schema.schema import FILE_NAME, RECORD_KEY, with_meta
 
@@ -102,7 +102,7 @@ def test_a_column_of_floats_has_statistics_where_no_chunk_can_have_nan(tmp_path:
     # Where rows come behind those that the writer is opened with, they may have NaN.
     assert found["plain"] == ([(1.5, 2.5)] if groups == 1 else [None, None])
     assert str(found["zero"]) == ("[(-0.0, 0.0)]" if groups == 1 else "[None, None]")
-    assert tells_of_nan(result.footer)
+    assert has_nan_counts(result.footer)
     ranges = ranges_of_footer(result.footer, ["plain", "odd", "n"])
     assert (ranges["odd"].low, ranges["odd"].high) == (-math.inf, math.inf)
     assert (ranges["plain"].low, ranges["plain"].high) == ((1.5, 2.5) if groups == 1 else (-math.inf, math.inf))
@@ -127,7 +127,7 @@ def test_files_of_arrow_from_before_do_not_tell_of_nan() -> None:
     out = io.BytesIO()
     pq.write_table(pa.table({"f": [1.0, math.nan]}), out)
     footer = pq.ParquetFile(out).metadata
-    assert not tells_of_nan(footer)
+    assert not has_nan_counts(footer)
     found = ranges_of_footer(footer, ["f"])["f"]
     assert (found.low, found.high) == (1.0, math.inf)
 

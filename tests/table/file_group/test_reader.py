@@ -144,7 +144,7 @@ def test_kinds_without_rows_are_refused_when_read(tmp_path: Path, kind: BlockTyp
     (block,) = scan_log_file(*stored(put(tmp_path, encode_block(kind, {HeaderKey.INSTANT_TIME: "1"}, b""))))
     with pytest.raises(UnsupportedTableError, match=kind.name):
         block.read_table()
-    with pytest.raises(ValueError, match="no delete block"):
+    with pytest.raises(ValueError, match="not a delete block"):
         block.deletes()
 
 
@@ -186,7 +186,7 @@ def test_garbled_avro_content_is_named(tmp_path: Path) -> None:
 def test_garbled_parquet_content_is_named(tmp_path: Path) -> None:
     header = {HeaderKey.SCHEMA: SCHEMA, HeaderKey.INSTANT_TIME: "1"}
     (block,) = scan_log_file(*stored(put(tmp_path, encode_block(BlockType.PARQUET_DATA, header, b"PAR1 nothing PAR1"))))
-    with pytest.raises(CorruptFileError, match="no readable Parquet"):
+    with pytest.raises(CorruptFileError, match="no readable Parquet content"):
         block.read_table()
 
 

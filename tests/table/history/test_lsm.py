@@ -146,7 +146,7 @@ def test_manifests_that_are_none_are_named(storage: PosixStorage) -> None:
     with pytest.raises(CorruptFileError, match="no readable archived instants"):
         History(storage, FOLDER).read()
     storage.delete(f"{FOLDER}/manifest_1")
-    with pytest.raises(CorruptFileError, match="no manifest any more"):
+    with pytest.raises(CorruptFileError, match="has lost its manifests"):
         read_manifest(storage, FOLDER)
 
 

@@ -30,6 +30,7 @@ def paths(zone: str, ms: list[int]) -> list[str]:
     return found.to_pylist()
 
 
+@pytest.mark.extended("more variants of one rule", first=("Berlin", "Lord_Howe"))
 @pytest.mark.parametrize("zone", ZONES)
 @given(st.lists(st.datetimes(datetime(1975, 1, 1), datetime(2399, 12, 31)), min_size=1, max_size=20))
 def test_paths_are_those_of_zoneinfo(zone: str, moments: list[datetime]) -> None:
@@ -47,6 +48,7 @@ def test_every_hour_of_a_year(zone: str, year: int) -> None:
     assert paths(zone, [ms_of(moment) for moment in told]) == wanted
 
 
+@pytest.mark.extended("more variants of one rule", first=("2040-Asia", "Berlin"))
 @pytest.mark.parametrize("zone", ZONES)
 @pytest.mark.parametrize("year", [2030, 2040])
 def test_walls_and_back(zone: str, year: int) -> None:

@@ -45,7 +45,7 @@ TIMES = TimePartition.from_properties(
             r"merge-on-read table of version 6.*hoodie\.write\.table\.version=8 or 9, or COPY",
         ),
         ({"partition_fields": ()}, "it has no partition field: remove the option"),
-        ({"partition_fields": ("day", "place.zone")}, r"place\.zone is inside a struct: give a column"),
+        ({"partition_fields": ("day", "place.zone")}, r"place\.zone is inside a struct: use a whole column"),
         ({"record_key_fields": ("id", "zone")}, "record key field zone is a partition column"),
         ({"ordering_fields": ("day",)}, "ordering field day is a partition column"),
         (

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError, UnsupportedTableError
+from tagstream.table.keys.generators import default_generator
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import new_properties, update_properties
 from tagstream.table.meta_client.table_config import (
@@ -18,7 +19,6 @@ from tagstream.table.meta_client.table_config import (
     MergeMode,
     PartialUpdate,
     TableConfig,
-    default_key_generator,
 )
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.storage.posix import PosixStorage
@@ -86,7 +86,7 @@ def test_key_generator_follows_the_fields() -> None:
     for kind, cases in kinds.items():
         for key_fields, partition_fields in cases:
             wanted = f"org.apache.hudi.keygen.{kind}KeyGenerator"
-            assert default_key_generator(key_fields, partition_fields) == wanted
+            assert default_generator(key_fields, partition_fields).class_name == wanted
             config = replace(CONFIG, record_key_fields=key_fields, partition_fields=partition_fields)
             properties = new_properties(config)
             assert TableConfig.from_properties(properties).key_generator == wanted
@@ -131,7 +131,11 @@ def test_what_is_not_written_is_refused_by_name(name: str, problem: str, tmp_pat
         ("hoodie.table.keygenerator.class", "com.example.MyKeys", r"com\.example\.MyKeys"),
         ("hoodie.compaction.payload.class", "com.example.MyPayload", r"com\.example\.MyPayload"),
         ("hoodie.table.cdc.enabled", "true", "change data capture"),
-        ("hoodie.table.partial.update.mode", "IGNORE_DEFAULTS", r"partial\.update\.mode=IGNORE_DEFAULTS.*it was"),
+        (
+            "hoodie.table.partial.update.mode",
+            "IGNORE_DEFAULTS",
+            r"partial\.update\.mode=IGNORE_DEFAULTS.*keep their values",
+        ),
         ("hoodie.table.partial.update.mode", "NEW_KIND", r"partial\.update\.mode=NEW_KIND"),
         ("hoodie.table.metadata.partitions.inflight", "record_index", "record_index"),
     ],
@@ -154,7 +158,7 @@ def test_payloads_that_keep_what_is_null(payload: str, tmp_path: Path) -> None:
     assert config.is_event_time == (payload == "PartialUpdateAvroPayload")
     table = HoodieTable.create(str(tmp_path), replace(CONFIG, version=8), 0)
     update_properties(table.storage, properties, 0)
-    with pytest.raises(UnsupportedTableError, match=f"payload.class={name}.*it was"):
+    with pytest.raises(UnsupportedTableError, match=f"payload.class={name}.*keep their values"):
         table.reload().check_writable()
 
 

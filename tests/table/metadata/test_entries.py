@@ -28,7 +28,7 @@ def places(*rows: tuple[str, str]) -> pa.Table:
 @pytest.mark.parametrize("partition", ["column_stats", "partition_stats", "bloom_filters"])
 def test_what_lacks_is_named(partition: str) -> None:
     changes = Changes({"p": PartitionChange((BASE,))})
-    with pytest.raises(ValueError, match=r"of a_0_1.parquet in 'p' (is|are) not told"):
+    with pytest.raises(ValueError, match=r"of a_0_1.parquet in 'p' (is|are) missing in the changes"):
         list(entries(changes, partition, 2, "1", Forms.of(9)))
 
 

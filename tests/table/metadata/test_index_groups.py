@@ -42,5 +42,5 @@ def test_names(partition: str) -> None:
 
 
 def test_a_path_that_no_file_could_name_is_an_error() -> None:
-    with pytest.raises(UnsupportedTableError, match="too long a path for a record index by partition"):
+    with pytest.raises(UnsupportedTableError, match="too long for a record index by partition"):
         index_group_name("_" * 70, 0)

@@ -28,6 +28,6 @@ def test_a_table_that_has_seen_deletes_alone_may_be_bucketed(tmp_path: Path) -> 
 def test_a_table_whose_file_groups_are_no_buckets(tmp_path: Path) -> None:
     writer = Writer.without_metadata(tmp_path, "COPY_ON_WRITE")
     writer.write([row(1, "p0", 1)])
-    with pytest.raises(UnsupportedTableError, match="its file groups are no buckets"):
+    with pytest.raises(UnsupportedTableError, match="its file groups are not buckets"):
         check_bucketed(writer.table, wanted=True)
     check_bucketed(writer.table, wanted=False)

@@ -67,13 +67,13 @@ def test_comparisons_joined_by_and(text: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("n = 5 or n = 6", "has or: comparisons"),
-        ("n between 5 and 6", "has between: comparisons"),
-        ("name like 'a%'", "has like: comparisons"),
+        ("n = 5 or n = 6", "has or: only comparisons"),
+        ("n between 5 and 6", "has between: only comparisons"),
+        ("name like 'a%'", "has like: only comparisons"),
         ("name = 'a and n = 5", "has a quote that is not closed"),
-        ("n = 5 and", "is no comparison"),
-        ("n = 5 and and n = 6", "is no comparison"),
-        ("", "is no comparison"),
+        ("n = 5 and", "is not a comparison"),
+        ("n = 5 and and n = 6", "is not a comparison"),
+        ("", "is not a comparison"),
     ],
 )
 def test_what_is_no_filter(text: str, reason: str) -> None:
@@ -106,17 +106,17 @@ def test_values_take_the_type_of_their_column(text: str, value: Any) -> None:
     ("comparison", "message"),
     [
         (Comparison("nothing", Op.EQ, 1), "nothing"),
-        (Comparison("n", Op.EQ, "x"), "no value of column n, which is int32"),
-        (Comparison("n", Op.EQ, 1.5), "no value of column n"),
-        (Comparison("n", Op.EQ, 2**40), "no value of column n"),
+        (Comparison("n", Op.EQ, "x"), "not a value of column n, which is int32"),
+        (Comparison("n", Op.EQ, 1.5), "not a value of column n"),
+        (Comparison("n", Op.EQ, 2**40), "not a value of column n"),
         (Comparison("n", Op.EQ, None), "is null"),
         (Comparison("n", Op.IN, [1, None]), "is null"),
         (Comparison("n", Op.IN, 1), "needs a list"),
         (Comparison("name", Op.IN, "abc"), "needs a list"),
         (Comparison("amount", Op.EQ, float("nan")), "nan"),
         (Comparison("amount", Op.EQ, "NaN"), "NaN"),
-        (Comparison("price", Op.EQ, "1.005"), "no value of column price"),
-        (Comparison("day", Op.EQ, "yesterday"), "no value of column day"),
+        (Comparison("price", Op.EQ, "1.005"), "not a value of column price"),
+        (Comparison("day", Op.EQ, "yesterday"), "not a value of column day"),
         (Comparison("tags", Op.EQ, "x"), "only be tested for null"),
     ],
 )

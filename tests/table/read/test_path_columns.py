@@ -20,7 +20,7 @@ def test_only_what_is_asked_for_and_left_out() -> None:
 
 
 def test_a_path_that_does_not_tell() -> None:
-    with pytest.raises(UnsupportedTableError, match="'1/2/3' has not one folder for each"):
+    with pytest.raises(UnsupportedTableError, match="'1/2/3' does not have one folder for each"):
         path_columns(CONFIG, "1/2/3", ("day",))
 
 

@@ -90,7 +90,7 @@ def test_spark_sql_s_timestamps_are_written_as_it_writes_them(tmp_path: Path) ->
         (
             "rs_cow_v9_timebasedkeygen_epochmillis",
             {"hoodie__keygen__timebased__timezone": "Asia/Shanghai"},
-            "its paths are in another time zone, such as UTC: say so with hoodie.keygen.timebased.timezone",
+            "its paths are in another time zone, such as UTC: set hoodie.keygen.timebased.timezone",
         ),
         (
             "rs_cow_v9_timebasedkeygen_epochmillis",
@@ -123,7 +123,7 @@ def test_hours_of_a_half_day_are_written() -> None:
     assert parse_pattern("hh").write(hours).to_pylist() == ["12", "01", "11", "12", "01", "11"]
     assert parse_pattern("K").write(hours).to_pylist() == ["0", "1", "11", "0", "1", "11"]
     assert parse_pattern("kk").write(hours).to_pylist() == ["24", "01", "11", "12", "13", "23"]
-    with pytest.raises(ConfigError, match="'hh', which is not read here"):
+    with pytest.raises(ConfigError, match="'hh', which cannot be read"):
         parse_pattern("yyyy hh").expression()
 
 

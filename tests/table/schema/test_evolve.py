@@ -108,12 +108,12 @@ ROLES = {"k": "record key", "p": "partition path"}
             "column 'k' is long, in the table it is string; it is the table's record key field",
         ),
         (pa.field("p", pa.date32()), "it is the table's partition path field, whose type never changes"),
-        (pa.field("V", pa.int64()), "differs from the table's 'v' in its case alone"),
+        (pa.field("V", pa.int64()), "differs from the table's 'v' only in case"),
         (
             pa.field("new", pa.list_(pa.struct([pa.field("w", pa.int64()), pa.field("W", pa.int64())]))),
-            r"has the fields 'new\.item\.w' and 'new\.item\.W', which differ in their case alone",
+            r"has the fields 'new\.item\.w' and 'new\.item\.W', which differ only in case",
         ),
-        (pa.field("n", pa.int64(), nullable=False), 'must be nullable, for older rows.*type \\["null", "long"\\]'),
+        (pa.field("n", pa.int64(), nullable=False), 'must be nullable, because older rows.*type \\["null", "long"\\]'),
         (pa.field("a-b", pa.int64()), "a name that Avro does not allow"),
     ],
 )
@@ -147,7 +147,7 @@ def test_columns_that_do_not_come_any_more() -> None:
     roles = {"k": "record key"}
     kept = evolve(own, rest, EvolutionRules(roles), "s")
     assert kept.schema == pa.schema([own.field("k"), pa.field("v", pa.int64())])
-    assert kept.changes == ("column 'v' does not come any more and may be null now",)
+    assert kept.changes == ("column 'v' is missing in new records and is nullable now",)
     assert evolve(own, rest, EvolutionRules(roles, missing="drop"), "s").schema == rest
     assert not evolve(own, rest, EvolutionRules(roles, filled=frozenset({"v"})), "s").changes
     with pytest.raises(SchemaRefusedError, match="lacks the table's column 'v', and hoodie.write.set.null"):

@@ -11,7 +11,7 @@ import pytest
 from tagstream.streaming.job.column_checks import check_corrected
 from tagstream.table.errors import SchemaRefusedError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.column_ranges import look_at_file
+from tagstream.table.metadata.column_ranges import read_file_stats
 from tagstream.table.read.snapshot import read_snapshot, snapshot_schema
 from tagstream.table.schema.conform import as_meant, from_file, meant
 from tagstream.table.schema.evolve import EvolutionRules, evolve
@@ -127,7 +127,7 @@ def test_statistics_are_of_the_numbers_in_the_table_s_unit(name: str, tmp_path: 
     files = [rel for part in view.partitions() for s in view.latest_merged_slices(part) for rel in _files(s)]
     assert files
     for rel in files:
-        ranges, _ = look_at_file(table.storage, rel, {"ts_millis", "local_ts_millis", "ts_micros"}, schema)
+        ranges, _ = read_file_stats(table.storage, rel, {"ts_millis", "local_ts_millis", "ts_micros"}, schema)
         kinds = {column: found.kind for column, found in ranges.items()}
         assert kinds == {
             "ts_millis": "timestamp-millis", "local_ts_millis": "local-timestamp-millis", "ts_micros": "timestamp-micros",

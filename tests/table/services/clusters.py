@@ -9,8 +9,8 @@ from typing import Any
 
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.clustering import ClusteringResult, cluster
+from tagstream.table.services.clustering_options import ClusteringOptions
 from tagstream.table.services.clustering_plan import schedule_clustering
-from tagstream.table.services.options import ClusteringOptions
 from tagstream.table.timeline.instant import CLUSTERING, REPLACE_COMMIT, Instant
 from tests.support.table_version import table_version
 from tests.table.metadata.case import Case

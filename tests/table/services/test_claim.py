@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.services.compaction import begin_compaction
-from tagstream.table.services.compaction_plan import may_take_up, schedule_compaction
+from tagstream.table.services.compaction_plan import schedule_compaction
 from tagstream.table.services.options import CompactionOptions
+from tagstream.table.services.planned import may_take_up
 from tagstream.table.timeline.avro_timeline import parsed_schema, read_record, write_parsed
 from tagstream.table.timeline.lease import DEFAULT_TIMEOUT_MS, write_heartbeat
 from tagstream.table.write.markers import delete_markers

@@ -102,7 +102,7 @@ def test_tasks_travel_and_may_be_done_twice(tmp_path: Path) -> None:
     assert [s.stat.file_id for f in first for s in f] == [s.stat.file_id for f in again for s in f]
     complete_clustering(writer.table, instant, [s for found in again for s in found], tick)
     check(writer)
-    with pytest.raises(InstantConflictError, match="completed already"):
+    with pytest.raises(InstantConflictError, match="already completed"):
         begin_clustering(writer.table, instant, tick)
 
 

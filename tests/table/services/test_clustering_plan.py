@@ -13,6 +13,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.services.archiving import archive_table
 from tagstream.table.services.cleaning import clean
+from tagstream.table.services.clustering_options import ClusteringOptions, PartitionFilter, check_plan_strategy
 from tagstream.table.services.clustering_plan import (
     Memory,
     choose_partitions,
@@ -21,14 +22,8 @@ from tagstream.table.services.clustering_plan import (
     schedule_clustering,
 )
 from tagstream.table.services.compaction_plan import schedule_compaction
-from tagstream.table.services.options import (
-    ArchiveOptions,
-    CleanOptions,
-    ClusteringOptions,
-    PartitionFilter,
-    check_plan_strategy,
-)
-from tagstream.table.services.planned import read_clustering
+from tagstream.table.services.options import ArchiveOptions, CleanOptions
+from tagstream.table.services.plans import read_clustering
 from tests.table.reference import unpack
 from tests.table.services.clusters import ALL, check, fill, learn, made, pending, plan_and_cluster
 from tests.table.services.compaction_compacting import ALL as COMPACT_ALL

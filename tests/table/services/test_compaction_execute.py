@@ -104,7 +104,7 @@ def test_who_comes_second_leaves_nothing(tmp_path: Path) -> None:
         lambda: compact(writer.table, instant, tick),
         lambda: begin_compaction(writer.table, instant, tick),
     ):
-        with pytest.raises(InstantConflictError, match="completed already"):
+        with pytest.raises(InstantConflictError, match="already completed"):
             late()
     assert rows(writer.table) == before
     storage = writer.table.storage
@@ -231,6 +231,6 @@ def test_records_that_cannot_be_merged_are_named_before_anything_is_done(tmp_pat
     instant = schedule_compaction(writer.table, ALL, clock(writer), force=True)
     assert instant is not None
     config = replace(writer.table.config, merge_mode=MergeMode.CUSTOM, payload_class="com.acme.Mine")
-    with pytest.raises(UnsupportedTableError, match=r"foreign code \(com.acme.Mine\)"):
+    with pytest.raises(UnsupportedTableError, match=r"Java code \(com.acme.Mine\)"):
         compact(replace(writer.table, config=config), instant, clock(writer))
     assert [i.state.value for i in plans(writer.table)] == ["requested"]

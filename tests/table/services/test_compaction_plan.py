@@ -17,16 +17,21 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 from tagstream.table.services.compaction import compact
 from tagstream.table.services.compaction_plan import (
-    PLANNED_BY,
-    PLANNER,
     choose,
     day_of,
-    metrics_of,
     schedule_compaction,
 )
 from tagstream.table.services.compaction_task import CompactionTask, Inputs
 from tagstream.table.services.options import MIB, CompactionOptions, Strategy, Trigger, strategy_of
-from tagstream.table.services.planned import TAKEN_BEFORE, Operation, groups_with_logs, read_operations
+from tagstream.table.services.plans import (
+    PLANNED_BY,
+    PLANNER,
+    TAKEN_BEFORE,
+    Operation,
+    groups_with_logs,
+    metrics_of,
+    read_operations,
+)
 from tagstream.table.services.upgrade_layouts import place_of
 from tagstream.table.timeline.avro_timeline import parsed_schema, read_record, write_parsed
 from tagstream.table.timeline.instant import COMPACTION
@@ -271,7 +276,7 @@ def test_days() -> None:
     assert day_of("year=2026/month=1/day=2") == date(2026, 1, 2)
     assert day_of("2026/01/02/05") == date(2026, 1, 2)
     for wrong in ("p0", "2026-01-02", "2026/13/01", ""):
-        with pytest.raises(ConfigError, match="is no day"):
+        with pytest.raises(ConfigError, match="is not a day"):
             day_of(wrong)
 
 
@@ -363,8 +368,8 @@ def test_a_task_weighs_what_its_plan_says_and_else_its_log_files(tmp_path: Path)
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
-        ({"deltaFilePaths": ["nonsense"]}, CorruptFileError, "nonsense, which is no data file"),
-        ({"dataFilePath": "p0/x.txt"}, CorruptFileError, "x.txt, which is no data file"),
+        ({"deltaFilePaths": ["nonsense"]}, CorruptFileError, "nonsense, which is not a data file"),
+        ({"dataFilePath": "p0/x.txt"}, CorruptFileError, "x.txt, which is not a data file"),
         ({"fileId": None}, CorruptFileError, "no file id"),
         ({"bootstrapFilePath": "/other/x.parquet"}, UnsupportedTableError, "bootstrapped"),
     ],

@@ -62,7 +62,7 @@ def test_what_was_written_goes_and_the_plan_stays(version: int, metadata: bool, 
     assert not any(writer.table.storage.exists(path) for path in result.deleted)
     assert [i.state for i in plans(writer.table)] == [State.REQUESTED]
     sound(writer)
-    with pytest.raises(InstantConflictError, match="no plan that is being executed"):
+    with pytest.raises(InstantConflictError, match="not a plan that is being executed"):
         rollback_compaction(writer.table, instant, writer.instant())
     writer.write([row(4, "p0", 21)])
     sound(writer)
@@ -97,7 +97,7 @@ def test_a_plan_is_taken_from_the_timeline(version: int, tmp_path: Path) -> None
     writer = fill(made(tmp_path))
     before, instant = rows(writer.table), begun(writer)
     files = published(writer, instant)
-    with pytest.raises(InstantConflictError, match="roll that back first"):
+    with pytest.raises(InstantConflictError, match="roll back the execution first"):
         unschedule_compaction(writer.table, instant)
     assert sorted(rollback_compaction(writer.table, instant, writer.instant()).deleted) == sorted(files)
     unschedule_compaction(writer.table, instant)
@@ -107,7 +107,7 @@ def test_a_plan_is_taken_from_the_timeline(version: int, tmp_path: Path) -> None
     instant = begun(writer)
     writer.write([row(2, "p0", 20)])
     if version == 6:
-        with pytest.raises(InstantConflictError, match="was written beside it"):
+        with pytest.raises(InstantConflictError, match="was written later"):
             unschedule_compaction(writer.table, instant)
         compact(writer.table, instant, clock(writer))
     else:
@@ -123,7 +123,7 @@ def test_a_planned_log_file_that_is_missing(version: int, metadata: bool, tmp_pa
     view = writer.table.view()
     log = next(s for p in view.partitions() for s in view.latest_merged_slices(p) if s.log_files).log_paths[0]
     writer.table.storage.delete(log)
-    with pytest.raises(CorruptFileError, match="is missing, which the compaction"):
+    with pytest.raises(CorruptFileError, match="is missing, but the compaction"):
         compact(writer.table, instant, clock(writer))
 
 

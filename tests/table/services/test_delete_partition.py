@@ -109,7 +109,7 @@ def test_what_is_not_there_or_busy_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InstantConflictError, match="has no partition 'p77'"):
         delete_partitions(writer.table, ["p77"], clock())
     plan_compaction(writer)
-    with pytest.raises(InstantConflictError, match="is pending over file groups"):
+    with pytest.raises(InstantConflictError, match="is pending for file groups"):
         delete_partitions(writer.table, ["p0"], clock())
 
 

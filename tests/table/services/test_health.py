@@ -54,7 +54,7 @@ def test_a_plan_that_nobody_carries_out(tmp_path: Path) -> None:
     instant = schedule_compaction(writer.table, CompactionOptions(), lambda: writer.now_ms, force=True)
     assert not [text for text in found(writer) if "compaction" in text]
     (text,) = [text for text in found(writer, 3 * HOUR_MS) if "compaction" in text]
-    assert text == f"compaction {instant} is requested for 3.0 hours"
+    assert text == f"compaction {instant} has been requested for 3.0 hours"
 
 
 def test_old_slices_and_old_savepoints(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tagstream.table.metadata.record_index import RecordIndex
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.cleaning import clean
 from tagstream.table.services.failed_writes import sweep
-from tagstream.table.services.insert_overwrite import forget_cut_off
+from tagstream.table.services.insert_overwrite import roll_back_interrupted
 from tagstream.table.services.options import CleanOptions
 from tagstream.table.services.replaced_partitions import delete_partitions
 from tagstream.table.services.validate_metadata import validate_metadata
@@ -149,7 +149,7 @@ def test_a_pending_plan_is_in_the_way(tmp_path: Path) -> None:
     writer = Writer.create(tmp_path, MERGE_ON_READ)
     rounds(writer, 1)
     plan_compaction(writer)
-    with pytest.raises(InstantConflictError, match="is pending over file groups"):
+    with pytest.raises(InstantConflictError, match="is pending for file groups"):
         overwrite(writer.table, [row(1, "p1", 9)], clock())
     assert not writer.table.timeline().pending_writes
 
@@ -166,10 +166,10 @@ def test_it_can_be_cut_off_anywhere(tmp_path: Path) -> None:
 
     def check(_: int) -> None:
         assert rows(writer.table) in (before, after)
-        forget_cut_off(writer.table, times)
+        roll_back_interrupted(writer.table, times)
 
     def work(cut: HoodieTable) -> None:
-        forget_cut_off(cut, times)
+        roll_back_interrupted(cut, times)
         last.append(overwrite(cut, new, times))
 
     cut_off_at_each_change(writer.table.storage, lambda cut: work(HoodieTable.open(cut)), check)

@@ -12,7 +12,7 @@ from tagstream.table.services.retention import (
     PAST,
     PLANNED,
     SAVED,
-    Held,
+    Needed,
     Past,
     completed_at,
     names_of,
@@ -32,7 +32,7 @@ def savepoint_of(history: History, number: int) -> Savepoint:
     return Savepoint(write.time, "", "", 0, {PARTITION: names})
 
 
-def cleaned(history: History, past: Past, held: Held) -> frozenset[str]:
+def cleaned(history: History, past: Past, held: Needed) -> frozenset[str]:
     """The names of the files that a clean leaves."""
     gone: set[str] = set()
     for file_id, slices in history.view().all_slices(PARTITION).items():
@@ -47,7 +47,7 @@ def test_a_clean_leaves_what_readers_and_savepoints_need(
 ) -> None:
     history = history_of(steps)
     saved = savepoint_of(history, number)
-    left = cleaned(history, Past(versions=versions), Held(savepointed_names([saved])))
+    left = cleaned(history, Past(versions=versions), Needed(savepointed_names([saved])))
     assert history.seen(history.view(left)) == history.seen(history.view())
     assert saved.files[PARTITION] <= left
 
@@ -57,7 +57,7 @@ def test_readers_of_the_past_find_what_is_retained(steps: list[tuple[str, int]],
     history = history_of(steps)
     done = history.timeline.completed_writes
     earliest = done[number % len(done)]
-    left = cleaned(history, Past(earliest.time), Held())
+    left = cleaned(history, Past(earliest.time), Needed())
     for write in history.instants:
         if write.time >= earliest.time:
             view = view_as_of(history.view(left), write)
@@ -69,7 +69,7 @@ def test_readers_of_the_past_find_what_is_retained(steps: list[tuple[str, int]],
 @given(STEPS)
 def test_plans_find_what_they_read(steps: list[tuple[str, int]]) -> None:
     history = history_of(steps)
-    left = cleaned(history, Past(), Held())
+    left = cleaned(history, Past(), Needed())
     wanted = {time: groups for time, (_, groups) in history.waiting.items()}
     view = history.view(left)
     for groups in wanted.values():
@@ -83,7 +83,7 @@ def test_plans_find_what_they_read(steps: list[tuple[str, int]]) -> None:
 def test_nothing_stays_that_nobody_needs(steps: list[tuple[str, int]]) -> None:
     history = history_of(steps)
     history.waiting.clear()
-    left = cleaned(history, Past(), Held())
+    left = cleaned(history, Past(), Needed())
     newest = {n for s in history.view().latest_merged_slices(PARTITION) for n in names_of(s)}
     assert left == newest
 
@@ -97,13 +97,13 @@ def file_slice(time: str, *logs: str) -> FileSlice:
 def test_each_reason_by_its_name() -> None:
     group = "p", "g"
     slices = [file_slice(at(n)) for n in (1, 2, 3, 4, 5)]
-    saved = Held({"p": frozenset(names_of(slices[0]))})
+    saved = Needed({"p": frozenset(names_of(slices[0]))})
     assert why_needed(Timeline("t", ()), group, slices, Past(at(4)), saved) == [SAVED, None, PAST, PAST, NEWEST]
     planned = Timeline("t", (), pending_clusterings={group: at(4)})
-    assert why_needed(planned, group, slices, Past(), Held()) == [None, None, PLANNED, PLANNED, NEWEST]
-    busy = Held(busy=frozenset({group}))
+    assert why_needed(planned, group, slices, Past(), Needed()) == [None, None, PLANNED, PLANNED, NEWEST]
+    busy = Needed(busy=frozenset({group}))
     assert why_needed(Timeline("t", ()), group, slices, Past(), busy)[0] == PLANNED
     replaced = Timeline("t", (), replaced={group: at(6)})
-    assert why_needed(replaced, group, slices, Past(at(7)), Held()) == [None] * 5
-    assert why_needed(replaced, group, slices, Past(at(6)), Held()) == [PAST] * 5
+    assert why_needed(replaced, group, slices, Past(at(7)), Needed()) == [None] * 5
+    assert why_needed(replaced, group, slices, Past(at(6)), Needed()) == [PAST] * 5
     assert parse_base_file_name(names_of(slices[0])[0]) is not None

@@ -15,10 +15,11 @@ import pytest
 from tagstream.table.meta_client.table_config import MERGE_ON_READ
 from tagstream.table.services.cleaning import clean
 from tagstream.table.services.clustering import cluster
+from tagstream.table.services.clustering_options import ClusteringOptions
 from tagstream.table.services.clustering_plan import schedule_clustering
 from tagstream.table.services.compaction import compact
 from tagstream.table.services.compaction_plan import schedule_compaction
-from tagstream.table.services.options import CleanOptions, CleanPolicy, ClusteringOptions, CompactionOptions, Strategy
+from tagstream.table.services.options import CleanOptions, CleanPolicy, CompactionOptions, Strategy
 from tagstream.table.services.restore import restore
 from tagstream.table.services.savepoint import create_savepoint, savepoint_bytes
 from tagstream.table.services.validate import validate
@@ -89,6 +90,7 @@ def is_back(writer: Writer, time: str, wanted: list[Row]) -> None:
     assert read_table(table.base_path).num_rows == len(wanted)
 
 
+@pytest.mark.extended("more kinds of tables", first=("v9-while",))
 @pytest.mark.parametrize("service", [COMPACTION, CLUSTERING])
 @pytest.mark.parametrize("when", ["while it runs", "of the write", "of the newest"])
 def test_a_restore_brings_back_all_rows(when: str, service: str, tmp_path: Path) -> None:

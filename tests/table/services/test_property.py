@@ -81,7 +81,7 @@ def write(writer: Writer, changes: list[tuple[int, int, str]], number: int) -> N
     commit.complete(table, instant, writer.action, metadata, clock_ms=lambda: writer.now_ms)
 
 
-@pytest.mark.extended("more kinds of tables", first=("v9-COMMIT_TIME_ORDERING",))
+@pytest.mark.extended("longer random histories")
 @pytest.mark.table_versions(6, 9)
 @pytest.mark.parametrize("mode", list(FIELDS))
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -46,7 +46,7 @@ def test_a_savepoint_of_a_state_that_a_clean_by_versions_has_passed(kind: str, t
     rounds(writer, 1)
     assert clean(writer.table, ONE_VERSION, clock(writer.now_ms + 1000)) is not None
     before, files = names(writer.table), data_files(writer.table)
-    with pytest.raises(InstantConflictError, match="slice .*of file group .* needs, was deleted.*take a later write"):
+    with pytest.raises(InstantConflictError, match="slice .*of file group .* needs, was deleted.*use a later write"):
         create_savepoint(writer.table, times[1] if kind == MERGE_ON_READ else times[0], "", "", clock())
     unchanged(writer, before, files)
     newest = create_savepoint(writer.table, None, "", "", clock(writer.now_ms + 2000))
@@ -114,7 +114,7 @@ def test_a_rollback_whose_slice_before_a_clean_is_deleting(tmp_path: Path) -> No
     assert plan is not None
     oldest = min(plan.files["p1"], key=lambda name: name.rsplit("_", 1)[1])
     writer.table.storage.delete(f"p1/{oldest}")  # the slice before is there, and of the replaced group not all is
-    with pytest.raises(InstantConflictError, match=f"the clean {planned} is being carried out and has deleted p1/"):
+    with pytest.raises(InstantConflictError, match=f"the clean {planned} is being executed and has deleted p1/"):
         rollback_completed(writer.table, instant, tick)
 
 

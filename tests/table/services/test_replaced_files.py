@@ -10,8 +10,9 @@ from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 from tagstream.table.services.archiving import archive_table, plan_archive
 from tagstream.table.services.cleaning import clean, schedule_clean
 from tagstream.table.services.clustering import cluster
+from tagstream.table.services.clustering_options import ClusteringOptions
 from tagstream.table.services.clustering_plan import schedule_clustering
-from tagstream.table.services.options import ArchiveOptions, CleanOptions, CleanPolicy, ClusteringOptions
+from tagstream.table.services.options import ArchiveOptions, CleanOptions, CleanPolicy
 from tagstream.table.services.replaced_partitions import delete_partitions
 from tagstream.table.services.savepoint import create_savepoint, delete_savepoint
 from tagstream.table.services.validate import validate

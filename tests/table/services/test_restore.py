@@ -284,7 +284,7 @@ def test_a_rollback_is_refused(tmp_path: Path) -> None:
     times = rounds(writer, 3)
     with pytest.raises(InstantConflictError, match=f"is older than {times[2]}"):
         rollback_completed(writer.table, times[1], clock())
-    with pytest.raises(InstantConflictError, match="nothing to take back"):
+    with pytest.raises(InstantConflictError, match="nothing to roll back"):
         rollback_completed(writer.table, "2020", clock())
     create_savepoint(writer.table, None, "", "", clock())
     with pytest.raises(InstantConflictError, match=f"kept by savepoint {times[2]}"):

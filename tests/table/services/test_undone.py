@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tagstream.table.file_group.fs_view import FileSystemView
 from tagstream.table.file_group.names import base_file_name, log_file_name
 from tagstream.table.services.restore import differences, to_undo, without
-from tagstream.table.services.retention import Held, Past, completed_at, names_of, savepointed_names
+from tagstream.table.services.retention import Needed, Past, completed_at, names_of, savepointed_names
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.instant import COMMIT, REPLACE_COMMIT, Instant, State
 from tagstream.table.timeline.timeline import Savepoint, Timeline
@@ -23,7 +23,7 @@ def test_a_restore_brings_the_rows_of_the_savepoint(steps: list[tuple[str, int]]
     history = history_of(steps)
     saved = savepoint_of(history, number)
     write = next(i for i in history.instants if i.time == saved.time)
-    left = cleaned(history, Past(), Held(savepointed_names([saved])))
+    left = cleaned(history, Past(), Needed(savepointed_names([saved])))
     undone = to_undo(history.timeline, write, saved, 9)
     view = without(history.view(left), undone)
     assert list(differences(view, saved)) == []

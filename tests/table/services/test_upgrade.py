@@ -60,6 +60,7 @@ def writer_rows(writer: Writer) -> list[dict[str, object]]:
     return [{**meta[key], **found} for key, found in writer.live.items()]
 
 
+@pytest.mark.extended("more kinds of tables", first=("path2", "path3", "path4"))
 @pytest.mark.parametrize("path", [(6, 8), (6, 9), (9, 6), (8, 9), (9, 8)])
 def test_a_change_can_be_cut_off_anywhere(path: tuple[int, int], tmp_path: Path) -> None:
     start, to = path
@@ -83,6 +84,7 @@ def test_a_change_can_be_cut_off_anywhere(path: tuple[int, int], tmp_path: Path)
     assert leftovers(table.reload()) == ()
 
 
+@pytest.mark.extended("more kinds of tables", first=("path1",))
 @pytest.mark.parametrize("path", [(9, 6), (6, 9)])
 def test_a_process_that_wakes_in_the_middle_takes_nothing_from_its_successor(
     path: tuple[int, int], tmp_path: Path

@@ -46,7 +46,7 @@ def test_a_file_of_no_instant(writer: Writer) -> None:
 def test_a_missing_file(writer: Writer) -> None:
     path = newest(writer)
     writer.table.storage.delete(path)
-    assert [p for p in validate(writer.table) if p.startswith(f"{path} is gone")]
+    assert [p for p in validate(writer.table) if p.startswith(f"{path} is missing")]
 
 
 def test_a_file_of_another_length(writer: Writer) -> None:
@@ -74,7 +74,7 @@ def test_a_key_in_two_file_groups(writer: Writer) -> None:
     writer.where.pop("k1")
     writer.live.pop("k1")
     writer.write([row(1, "p0", 3)])
-    assert "key 'k1' of partition 'p0' is there 2 times" in validate(writer.table)
+    assert "key 'k1' occurs 2 times in partition 'p0'" in validate(writer.table)
 
 
 def test_a_partition_without_its_metafile(writer: Writer) -> None:
@@ -86,4 +86,4 @@ def test_markers_of_a_settled_instant(writer: Writer) -> None:
     storage: Storage = writer.table.storage
     storage.replace(".hoodie/.temp/20200101000000000/p0/x.parquet.marker.CREATE", b"")
     Path(writer.table.base_path, ".hoodie", ".temp", "20190101000000000", "p0").mkdir(parents=True)  # holds nothing
-    assert validate(writer.table) == ["markers of 20200101000000000 are left, which is no pending instant"]
+    assert validate(writer.table) == ["there are markers of 20200101000000000, which is not a pending instant"]

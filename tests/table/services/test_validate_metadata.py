@@ -58,7 +58,7 @@ def made(writer: Writer, sizes: dict[str, dict[str, int]], places: dict[str, tup
         ("file", "the metadata table says None"),
         ("size", "bytes, the metadata table says 7"),
         ("missing", "1 keys: each is not in the record index, first 'k1'"),
-        ("more", "1 keys: each is in the record index only, first 'k9'"),
+        ("more", "1 keys: each is only in the record index, first 'k9'"),
         ("moved", "1 keys have another partition_path in the record index, first 'k1'"),
     ],
 )

@@ -14,7 +14,7 @@ from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 from tagstream.table.metadata.changes import Changes, PartitionChange, WrittenFile
-from tagstream.table.metadata.column_ranges import ColumnRange, look_at_file
+from tagstream.table.metadata.column_ranges import ColumnRange, read_file_stats
 from tagstream.table.metadata.partitions import (
     begin_partition,
     complete_partition,
@@ -50,7 +50,7 @@ def told(table: HoodieTable, damaged: Mapping[str, Any]) -> Changes:
         files = []
         for entry in table.storage.list(part):
             if entry.name.endswith(".parquet"):
-                ranges, bloom = look_at_file(table.storage, f"{part}/{entry.name}", COLUMNS, SCHEMA)
+                ranges, bloom = read_file_stats(table.storage, f"{part}/{entry.name}", COLUMNS, SCHEMA)
                 assert bloom is not None
                 if part == "p1":
                     gone = damaged.get("left out", ())
@@ -87,12 +87,12 @@ def made(table: HoodieTable, damaged: dict[str, dict[str, Any]]) -> HoodieTable:
     ("damaged", "words"),
     [
         ({}, None),
-        ({"column_stats": {"ver": {"low": 2}}}, "column_stats of ver in p1/{}: tells 2 to 3, the values are 1 to 3; "),
-        ({"column_stats": {"name": {"high": "a"}}}, "column_stats of name in p1/{}: tells "),
-        ({"column_stats": {"name": {"nulls": 0}}}, "column_stats of name in p1/{}: tells of no null, there are 1; "),
+        ({"column_stats": {"ver": {"low": 2}}}, "column_stats of ver in p1/{}: has 2 to 3, the values are 1 to 3; "),
+        ({"column_stats": {"name": {"high": "a"}}}, "column_stats of name in p1/{}: has "),
+        ({"column_stats": {"name": {"nulls": 0}}}, "column_stats of name in p1/{}: has no nulls, there are 1; "),
         (
             {"column_stats": {"ver": {"low": None, "high": None}}},
-            "column_stats of ver in p1/{}: tells no ends, the values ",
+            "column_stats of ver in p1/{}: has no range, the values ",
         ),
         ({"column_stats": {"left out": ("ver",)}}, "column_stats of ver in p1/{}: is missing; "),
         ({"column_stats": {"ver": {"low": 0, "high": 9}}}, None),  # wider is allowed
@@ -112,7 +112,7 @@ def test_what_is_told_wrongly_is_found(
 @pytest.mark.table_versions(8, 9)
 @pytest.mark.parametrize(
     ("wrong", "words"),
-    [({"high": 2}, "tells 1 to 2, the values are 1 to 3"), ({"low": None, "high": None}, "tells no ends")],
+    [({"high": 2}, "has 1 to 2, the values are 1 to 3"), ({"low": None, "high": None}, "has no range")],
 )
 def test_a_partition_that_readers_would_pass_over_is_found(
     version: int, wrong: dict[str, Any], words: str, tmp_path: Path

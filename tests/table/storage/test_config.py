@@ -97,7 +97,7 @@ def test_keys_of_a_profile(tmp_path: Path) -> None:
     env = {"AWS_SHARED_CREDENTIALS_FILE": str(credentials), "AWS_CONFIG_FILE": str(config)}
     assert profile_keys("default", env) == {"access_key_id": "d", "secret_access_key": "%s$x"}
     assert profile_keys("two", env) == {"access_key_id": "t", "secret_access_key": "s", "session_token": "e"}
-    with pytest.raises(ConfigError, match="profile sso has no keys of its own"):
+    with pytest.raises(ConfigError, match="profile sso has no fixed keys"):
         profile_keys("sso", env)
     credentials.write_text("hidden")
     with pytest.raises(ConfigError) as e:

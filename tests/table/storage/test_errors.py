@@ -6,7 +6,7 @@ import pytest
 from obstore.exceptions import GenericError, PermissionDeniedError
 
 from tagstream.table.errors import StoreError, TagstreamError
-from tagstream.table.storage.object_client import may_pass, told
+from tagstream.table.storage.object_client import may_pass, translated_errors
 
 SAID = (
     "Generic S3 error: Error performing PUT https://s/b/x?X-Amz-Signature=hidden in 5ms - Server returned non-2xx status "
@@ -15,7 +15,7 @@ SAID = (
 
 
 def test_an_answer_is_told_in_one_line() -> None:
-    with pytest.raises(StoreError) as e, told("s3a://b/x"):
+    with pytest.raises(StoreError) as e, translated_errors("s3a://b/x"):
         raise GenericError(SAID.format(code="400 Bad Request", name="OutOfRangeInput"))
     text = str(e.value)
     assert text.startswith("s3a://b/x: ")
@@ -27,7 +27,7 @@ def test_an_answer_is_told_in_one_line() -> None:
 
 
 def test_credentials_that_have_run_out_are_told_so() -> None:
-    with pytest.raises(StoreError, match="have run out"), told("s3a://b/x"):
+    with pytest.raises(StoreError, match="have expired"), translated_errors("s3a://b/x"):
         raise PermissionDeniedError(SAID.format(code="403 Forbidden", name="ExpiredToken"))
 
 

@@ -45,7 +45,7 @@ def test_a_folder_of_another_user(tmp_path: Path) -> None:
     try:
         shared.chmod(0o755)
         said = as_nobody(shared / "table")
-        assert said == f"user {NOBODY} may not read and write in {shared}, or its file system is read-only"
+        assert said == f"user {NOBODY} cannot read and write in {shared}, or its file system is read-only"
         shared.chmod(0o777)
         assert as_nobody(shared / "table") is None
     finally:

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from tagstream.table.errors import TableError
 from tagstream.table.write.small_groups import SmallFile
-from tagstream.table.write.write_context import WriteProfile, _small_file_shares, assign, new_lane_file
+from tagstream.table.write.write_context import WriteProfile, _small_file_shares, assign, new_slot_file
 
 
-def profile(groups: int = 4, lanes: int = 2, per_file: int = 10, **small: int) -> WriteProfile:
+def profile(groups: int = 4, slots: int = 2, per_file: int = 10, **small: int) -> WriteProfile:
     files = tuple(SmallFile(name, room) for name, room in small.items())
     return WriteProfile(
         "t",
@@ -25,7 +25,7 @@ def profile(groups: int = 4, lanes: int = 2, per_file: int = 10, **small: int) -
         "20260101000000000",
         0,
         tuple(range(10, 10 + groups)),
-        lanes=lanes,
+        slots=slots,
         records_per_new_file=per_file,
         small_files={"p": files} if files else {},
     )
@@ -72,10 +72,10 @@ def test_other_batch_run_or_partition_gives_other_files() -> None:
     st.integers(1, 9),
 )
 def test_no_small_file_is_overfilled_and_all_records_are_placed(
-    codes: list[int], lanes: int, rooms: list[int], per_file: int
+    codes: list[int], slots: int, rooms: list[int], per_file: int
 ) -> None:
     small = {f"s{i}": room for i, room in enumerate(rooms)}
-    p = profile(groups=5, lanes=lanes, per_file=per_file, **small)
+    p = profile(groups=5, slots=slots, per_file=per_file, **small)
     partitions = ["p", "q", "r", "s"]
     used: dict[str, int] = {}
     for index in range(5):
@@ -107,18 +107,18 @@ def by_lists(partition: str, group_index: int, of: WriteProfile) -> list[tuple[s
     files = of.small_files.get(partition, ())
     if not files:
         return []
-    turn = min(len(files), of.lanes)
-    mine = group_index % of.lanes % turn
-    sharers = [g for g in range(len(of.labels)) if g % of.lanes % turn == mine]
+    turn = min(len(files), of.slots)
+    mine = group_index % of.slots % turn
+    sharers = [g for g in range(len(of.labels)) if g % of.slots % turn == mine]
     rank = sharers.index(group_index)
-    rooms = [(f.file_id, f.room_records // len(sharers), f.room_records % len(sharers)) for f in files[mine::turn]]
+    rooms = [(f.file_id, f.free_records // len(sharers), f.free_records % len(sharers)) for f in files[mine::turn]]
     return [(name, room + (rank < rest)) for name, room, rest in rooms if room + (rank < rest) > 0]
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.integers(1, 40), st.integers(1, 50), st.lists(st.integers(0, 200), max_size=12))
-def test_shares_are_reckoned_as_by_lists(groups: int, lanes: int, rooms: list[int]) -> None:
-    p = profile(groups=groups, lanes=lanes, **{f"s{i}": room for i, room in enumerate(rooms)})
+def test_shares_are_reckoned_as_by_lists(groups: int, slots: int, rooms: list[int]) -> None:
+    p = profile(groups=groups, slots=slots, **{f"s{i}": room for i, room in enumerate(rooms)})
     for index in range(groups):
         assert list(_small_file_shares(p.small_files.get("p", ()), index, p)) == by_lists("p", index, p)
 
@@ -126,8 +126,8 @@ def test_shares_are_reckoned_as_by_lists(groups: int, lanes: int, rooms: list[in
 def by_rank(codes: np.ndarray, partitions: list[str], index: int, of: WriteProfile) -> tuple[list[int], list[object]]:
     """The assignment by each record's rank among its partition's: which of the files in turn has that room."""
     out, places = np.zeros(len(codes), np.int32), []
-    lane = index % of.lanes
-    mates = len(range(lane, len(of.labels), of.lanes))
+    of_group = index % of.slots
+    mates = len(range(of_group, len(of.labels), of.slots))
     for code in np.unique(codes).tolist():
         shares = by_lists(partitions[code], index, of)
         edges = np.cumsum(np.array([room for _, room in shares], np.int64))
@@ -137,7 +137,7 @@ def by_rank(codes: np.ndarray, partitions: list[str], index: int, of: WriteProfi
         slot = np.where(slot < len(shares), slot, len(shares) + beyond)
         used, local = np.unique(slot, return_inverse=True)
         out[np.flatnonzero(codes == code)] = len(places) + local
-        files = [shares[s][0] if s < len(shares) else new_lane_file(partitions[code], lane, s - len(shares), of)
+        files = [shares[s][0] if s < len(shares) else new_slot_file(partitions[code], of_group, s - len(shares), of)
                  for s in used.tolist()]  # fmt: skip
         places += [(partitions[code], file_id) for file_id in files]
     return out.tolist(), places
@@ -147,19 +147,19 @@ def by_rank(codes: np.ndarray, partitions: list[str], index: int, of: WriteProfi
 @given(
     codes=st.lists(st.integers(0, 3), max_size=80),
     groups=st.integers(1, 9),
-    lanes=st.integers(1, 6),
+    slots=st.integers(1, 6),
     per_file=st.integers(1, 40),
     rooms=st.lists(st.lists(st.integers(0, 30), max_size=7), min_size=4, max_size=4),
 )
 def test_every_record_goes_where_its_rank_says(
-    codes: list[int], groups: int, lanes: int, per_file: int, rooms: list[list[int]]
+    codes: list[int], groups: int, slots: int, per_file: int, rooms: list[list[int]]
 ) -> None:
     names = ["p", "q", "r", "s"]
     small = {
         name: tuple(SmallFile(f"{name}{i}", room) for i, room in enumerate(files))
         for name, files in zip(names, rooms, strict=True)
     }
-    p = replace(profile(groups=groups, lanes=lanes, per_file=per_file), small_files=small)
+    p = replace(profile(groups=groups, slots=slots, per_file=per_file), small_files=small)
     column = np.array(codes, np.int32)
     for index in range(groups):
         out, places = assign(column, names, index, p)
@@ -170,7 +170,7 @@ def test_every_record_goes_where_its_rank_says(
 def test_a_batch_of_many_partitions_is_assigned_as_ever() -> None:
     """A replay and a task that runs again must choose what was chosen before, also by an earlier version."""
     small = {f"p{i}": tuple(SmallFile(f"s{i}-{k}", 37 * i % 50 + k) for k in range(i % 7)) for i in range(60)}
-    p = WriteProfile("t", "q", 7, 1, "20260101000000000", 0, tuple(range(48)), lanes=5, records_per_new_file=90,
+    p = WriteProfile("t", "q", 7, 1, "20260101000000000", 0, tuple(range(48)), slots=5, records_per_new_file=90,
                      small_files=small)  # fmt: skip
     codes = np.arange(3000, dtype=np.int32) * 7919 % 60
     found = hashlib.sha256()

@@ -227,7 +227,7 @@ def test_what_comes_too_late_never_gets_into_the_table(tmp_path: Path, table_typ
     if settled == "completed":
         write_file_group(table, ctx, "p0", "g-0", None, upserts(writer, 1), NOTHING)
     else:
-        with pytest.raises(InstantConflictError, match="nothing of it is published"):
+        with pytest.raises(InstantConflictError, match="none of its files is published"):
             write_file_group(table, ctx, "p0", "g-0", None, upserts(writer, 1), NOTHING)
     assert [p for p in Path(table.base_path).iterdir() if p.name != ".hoodie"] == []
     assert sweep(table) == []

@@ -89,7 +89,7 @@ def test_a_name_that_is_taken_is_never_written_over(tmp_path: Path) -> None:
     theirs = log.replace(".log.1_", ".log.2_")
     write_log_file(storage, theirs, [storage.read(log)])  # blocks of a completed instant
     begin(writer)
-    with pytest.raises(InstantConflictError, match="name that is taken"):
+    with pytest.raises(InstantConflictError, match="name that exists"):
         commit.publish_files(writer.table, T, [stage(writer, theirs, FileKind.APPEND)])
     writer.rollback_pending()
     assert storage.read(theirs) == storage.read(log)

@@ -40,7 +40,7 @@ def test_what_is_newer_counts_and_no_groups_are_none(tmp_path: Path) -> None:
     old = write_sizes(storage, "old", {"a": {"f": 10.0}, "b": {"f": 10.0}, "c": {"f": 10.0}}.items())
     mid = write_sizes(storage, "mid", {"b": {"f": 20.0}, "c": {"f": 20.0}, "d": {}}.items())
     groups = SmallGroups(100, 10, {"c": {"f": 30.0, "g": 95.0}, "e": {}}, (mid, old), storage)
-    rooms = {p: [(f.file_id, f.room_records) for f in files] for p, files in groups.of("abcdef").items()}
+    rooms = {p: [(f.file_id, f.free_records) for f in files] for p, files in groups.of("abcdef").items()}
     assert rooms == {"a": [("f", 9)], "b": [("f", 8)], "c": [("f", 7)], "d": [], "e": []}
 
 
@@ -50,9 +50,10 @@ def test_the_room_is_of_the_batch_and_the_sizes_are_of_the_file(tmp_path: Path) 
     file = write_sizes(storage, "sizes", {"p": {"f": 100.0}}.items())
     for record_bytes, room in ((1, 900), (7, 128), (1000, 0)):
         found = SmallGroups(1000, record_bytes, {}, (file,), storage).of(["p"])["p"]
-        assert [f.room_records for f in found] == [room][: room > 0]
+        assert [f.free_records for f in found] == [room][: room > 0]
 
 
+@pytest.mark.extended("longer random histories")
 def test_a_task_reads_the_blocks_of_its_partitions_once(tmp_path: Path) -> None:
     plain, sizes = PosixStorage(str(tmp_path)), many(100_000)
     file = write_sizes(plain, "sizes", sizes.items())

@@ -55,7 +55,7 @@ final class DebeziumRows extends JsonRows {
     return newest.row;
   }
 
-  /** What a format is told of the job that it runs in. */
+  /** The job's context for a format. */
   private static final class Nothing implements DeserializationSchema.InitializationContext {
     @Override
     public MetricGroup getMetricGroup() {
@@ -68,7 +68,7 @@ final class DebeziumRows extends JsonRows {
     }
   }
 
-  /** Of an update the row after it: a table with a key is not asked for the row before it in Flink's SQL either. */
+  /** Keeps only the row after an update: Flink's SQL does not need the row before it for a table with a key either. */
   private static final class Newest implements Collector<RowData> {
     private RowData row;
 
@@ -81,7 +81,7 @@ final class DebeziumRows extends JsonRows {
 
     @Override
     public void close() {
-      // nothing is held
+      // there is nothing to close
     }
   }
 }

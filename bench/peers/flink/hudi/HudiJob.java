@@ -42,7 +42,7 @@ public final class HudiJob extends PeerJob {
 
   @Override
   int commits() throws IOException {
-    // On merge-on-read a compaction's commit is none of a batch.
+    // On merge-on-read the commit of a compaction does not belong to a batch.
     String ending = order.get("table_type").asText().equals("MERGE_ON_READ") ? ".deltacommit" : ".commit";
     try (Stream<Path> files = Files.list(table.resolve(".hoodie"))) {
       return (int) files.map(file -> file.getFileName().toString())

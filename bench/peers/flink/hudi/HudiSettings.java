@@ -2,7 +2,7 @@ import java.nio.file.Path;
 import java.util.LinkedHashMap;
 import java.util.Map;
 
-/** What Flink and Hudi are told. */
+/** The settings of Flink and Hudi. */
 final class HudiSettings {
   private HudiSettings() {}
 
@@ -14,7 +14,7 @@ final class HudiSettings {
         "state.backend.rocksdb.localdir", work.resolve("rocksdb").toString());
   }
 
-  /** The state index over all partitions, loaded from the table; every checkpoint a commit, nothing compacted. */
+  /** The state index over all partitions, loaded from the table; every checkpoint is a commit, and there is no compaction. */
   static Map<String, String> hudi(Path table, String tableType, Map<String, String> more) {
     String tasks = String.valueOf(PeerJob.PARALLELISM);
     Map<String, String> found = new LinkedHashMap<>();

@@ -20,7 +20,7 @@ public final class PaimonJob extends PeerJob {
     new PaimonJob(JSON.readTree(Files.readString(Path.of(args[0])))).run();
   }
 
-  /** Paimon keeps its index in a RocksDB of its own and not in Flink's state. */
+  /** Paimon keeps its index in its own RocksDB and not in Flink's state. */
   @Override
   Map<String, String> settings(Path work) {
     return Map.of("state.backend.type", "hashmap");
@@ -35,7 +35,7 @@ public final class PaimonJob extends PeerJob {
     new FlinkSinkBuilder(PaimonTable.open(table, own)).forRowData(rows).parallelism(PARALLELISM).build();
   }
 
-  /** Snapshots of the kind APPEND: compactions make snapshots of their own. */
+  /** Number of snapshots of the kind APPEND; compactions make other snapshots. */
   @Override
   int commits() throws IOException {
     for (Path next = PaimonTable.snapshot(table, looked + 1); Files.exists(next);

@@ -10,7 +10,7 @@ import org.apache.paimon.reader.RecordReaderIterator;
 import org.apache.paimon.table.source.ReadBuilder;
 import org.apache.paimon.table.source.Split;
 
-/** Paimon's own reader: key, partition and time of every row as lines of {@code out}, with commas between. */
+/** Paimon's own reader: key, partition and time of every row as lines of {@code out}, separated by commas. */
 public final class PaimonRows {
   private PaimonRows() {}
 

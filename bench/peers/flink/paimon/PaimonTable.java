@@ -18,7 +18,7 @@ final class PaimonTable {
 
   private PaimonTable() {}
 
-  /** Make the table with Avro's types; the options stay with it. */
+  /** Make the table with Avro's types. It keeps the options. */
   static void create(Path warehouse, List<String> names, List<String> types, Map<String, String> options) throws Exception {
     Catalog catalog = catalog(warehouse);
     catalog.createDatabase(DATABASE, true);
@@ -29,12 +29,12 @@ final class PaimonTable {
     catalog.createTable(NAME, schema.build(), false);
   }
 
-  /** The table, with options of this process beside its own. */
+  /** The table, with further options of this process. */
   static FileStoreTable open(Path warehouse, Map<String, String> options) throws Exception {
     return ((FileStoreTable) catalog(warehouse).getTable(NAME)).copy(options);
   }
 
-  /** Where its snapshots are named, from 1 on. */
+  /** The folder of its snapshots, which are numbered from 1. */
   static Path snapshot(Path warehouse, long number) {
     return warehouse.resolve(DATABASE + ".db").resolve("t").resolve("snapshot").resolve("snapshot-" + number);
   }

@@ -1,7 +1,7 @@
-"""Kafka consumer keys: which pass through to Spark's connector, and what is said about the others.
+"""Kafka consumer keys: those passed to Spark's connector, and messages about the others.
 
-Spark's connector takes every consumer key with the prefix ``kafka.``; it decodes nothing and keeps the offsets in the
-checkpoint itself, so a few keys have no meaning here and one is refused.
+Spark's connector accepts every consumer key with the prefix ``kafka.``. It does not decode values and stores the offsets in
+the checkpoint, so a few keys have no effect here and one is refused.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ MASK = "****"
 IGNORED = {
     "key.deserializer": "keys are read as bytes",
     "value.deserializer": "values are read as bytes",
-    "enable.auto.commit": "the position is kept in the checkpoint",
-    "auto.commit.interval.ms": "the position is kept in the checkpoint",
+    "enable.auto.commit": "the position is stored in the checkpoint",
+    "auto.commit.interval.ms": "the position is stored in the checkpoint",
 }
-REFUSED = {"interceptor.classes": "an interceptor may change or drop records on their way"}
+REFUSED = {"interceptor.classes": "an interceptor may change or drop records"}
 
 _SECRET = re.compile(
     r"password|passwd|passphrase|\bpwd\b|secret|token|credential|jaas|private|authorization|signature|"
@@ -25,7 +25,7 @@ _SECRET = re.compile(
     r"connection.?str|shared.?access|\bsas\b",
     re.IGNORECASE,
 )
-# A login in a URL, and what connection strings and signed URLs carry, whatever the key is called.
+# A login in a URL, and secrets in connection strings and signed URLs, under any key.
 _LOGIN = re.compile(r"(://[^/@\s:]*:)[^/@\s]+@")
 _SECRET_PART = re.compile(
     r"((?:password|pwd|secret|token|account_?key|shared_?access_?key|shared_?access_?signature|sig)\s*=\s*)[^;&,\s]+",
@@ -67,7 +67,7 @@ def is_secret(name: str) -> bool:
 
 
 def shown(name: str, value: str) -> str:
-    """A value as it may be logged: that of a secret masked, of others a password that stands in a URL or a string."""
+    """A value for a log: a secret is masked, and so is a password in a URL or a connection string."""
     if is_secret(name):
         return MASK
     return _SECRET_PART.sub(rf"\1{MASK}", _LOGIN.sub(rf"\1{MASK}@", value))

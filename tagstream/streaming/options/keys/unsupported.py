@@ -1,12 +1,11 @@
-"""Keys of Hudi and Flink that this version knows and does not act on.
+"""Keys of Hudi and Flink that this version knows and does not use.
 
-Refused keys contradict what this version does: rows or files would be others. A refused key passes with a value
-that asks for nothing (``harmless``) or for what is done anyway, so that a properties file which merely spells out
-such a value can be used as it is. ``streaming/options/unsupported_report.py`` judges those whose meaning depends
-on other keys.
+Refused keys contradict what this version does: rows or files would differ. A refused key is accepted with a value that
+has no effect (``harmless``) or that this version always uses. So a properties file with such a value can be used
+unchanged. ``streaming/options/unsupported_report.py`` decides about keys whose meaning depends on other keys.
 
-Keys of ``Concern.BESIDE`` ask for work that this job does not do and that something else can do; the rows are the
-same without it. Ignored keys have no effect here: the result is what they ask for anyway, or nothing reads them.
+Keys of ``Concern.BESIDE`` are for work that this job does not do and that another program can do; the rows are the same
+without it. Ignored keys have no effect here: the result is the same without them, or nothing reads them.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ TARGET_SCHEMA_KEY = "hoodie.streamer.schemaprovider.target.schema.file"
 DESERIALIZER_KEY = "hoodie.streamer.source.kafka.value.deserializer.class"
 REGISTRY_FAMILY = "hoodie.streamer.schemaprovider.registry."
 BUCKET_FAMILIES = ("hoodie.bucket.index.", "hoodie.index.bucket.")
-_BUCKETS = "buckets are laid out the simple way only (docs/guide/indexes.md); remove it, or take another index"
-_OPERATION = "a record whose key is there is an update (upsert), not dropped; remove it"
+_BUCKETS = "only the simple bucket engine is supported (docs/guide/indexes.md); remove it, or use another index"
+_OPERATION = "a record whose key exists is an update (upsert), and is not dropped; remove it"
 _MODEL = "org.apache.hudi.common.model."
 
 
@@ -35,7 +34,7 @@ def unsupported(
     anyway: Mapping[str, str] | None = None,
     concern: Concern = Concern.CONTRADICTS,
 ) -> ConfigKey:
-    """A key of text that is known and not supported; ``harmless``: values that ask for nothing."""
+    """A text key that is known and not supported; ``harmless``: values without effect."""
     return ConfigKey(
         name,
         Kind.STRING,
@@ -54,8 +53,9 @@ def unsupported(
 REFUSED_KEYS = (
     unsupported(
         PAYLOAD_KEY,
-        "with an ordering field the record with the greater value wins (as with DefaultHoodieRecordPayload), without one "
-        "the later record (as with OverwriteWithLatestAvroPayload); remove it, or the ordering field",
+        "with an ordering field the record with the greater value wins (as with "
+        "DefaultHoodieRecordPayload), without one the later record wins (as with "
+        "OverwriteWithLatestAvroPayload); remove this key, or the ordering field",
         f"{_MODEL}DefaultHoodieRecordPayload",
         f"{_MODEL}EventTimeAvroPayload",
         aliases=("hoodie.compaction.payload.class", "hoodie.table.payload.class"),
@@ -76,57 +76,51 @@ REFUSED_KEYS = (
         "true",
     ),
     unsupported(
-        "hoodie.write.concurrency.mode",
-        "this job takes none of Hudi's locks (a lease in .hoodie keeps a second one out); remove it here and leave it with "
-        "the table's other writers: docs/operations/concurrency.md",
-        "single_writer",
-    ),
-    unsupported(
         "hoodie.allow.operation.metadata.field", "the column _hoodie_operation is not written; remove it", "false"
     ),
     unsupported("hoodie.table.cdc.enabled", "this version writes no change log; remove it", "false"),
     unsupported("hoodie.datasource.write.insert.drop.duplicates", _OPERATION, "false"),
     unsupported(
         "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled",
-        "timestamps in keys are the raw number; remove it",
+        "a timestamp in a key is its number; remove it",
         "false",
     ),
     unsupported("hoodie.table.base.file.format", "base files are Parquet; remove it", "parquet"),
     unsupported(
         TARGET_SCHEMA_KEY,
-        "records are written with the source schema, as nothing transforms them, and this file has another one; name the "
-        "same file, or remove it",
+        "records are written with the source schema, because nothing transforms them, but this file "
+        "has another schema; name the same file, or remove it",
     ),
     unsupported(
         DESERIALIZER_KEY,
-        "values are JSON and are decoded as such; a topic of another format can't be read, for JSON remove it",
+        "values are decoded as JSON, and a topic of another format cannot be read; remove it for JSON",
     ),
     unsupported(
         "hoodie.streamer.source.kafka.checkpoint.type",
-        "where to begin is kept in the checkpoint as offsets; remove it",
+        "the start position is stored in the checkpoint as offsets; remove it",
         "string",
     ),
     unsupported(
         "hoodie.streamer.source.dfs.path.regex",
-        "all files of the source folder are read; move those that are meant to a folder of their own, and remove it",
+        "all files of the source folder are read; move the wanted files to another folder, and remove this key",
         ".*",
     ),
-    unsupported("changelog.enabled", "the index needs deletes to be deletes; remove it", "false"),
+    unsupported("changelog.enabled", "the index needs deletes as deletes; remove it", "false"),
     unsupported(
         "--checkpoint",
-        "the position in the source is kept in --checkpoint-dir; a job whose checkpoint is lost "
+        "the position in the source is stored in --checkpoint-dir; a job whose checkpoint is lost "
         "takes it from the table's newest commit; remove it",
         flag="--checkpoint",
     ),
     unsupported("--filter-dupes", _OPERATION, "false", flag="--filter-dupes"),
     unsupported(
         "--initial-checkpoint-provider",
-        "the position in the source is kept in --checkpoint-dir; remove it",
+        "the position in the source is stored in --checkpoint-dir; remove it",
         flag="--initial-checkpoint-provider",
     ),
     unsupported(
         "--run-bootstrap",
-        "a table is made of Parquet files with Hudi; the index's own bootstrap is index.bootstrap.enabled; remove it",
+        "use Hudi to make a table from Parquet files; the index's own bootstrap is index.bootstrap.enabled; remove it",
         "false",
         flag="--run-bootstrap",
     ),
@@ -137,33 +131,36 @@ REFUSED_FAMILIES = (
     *(Family(prefix, _BUCKETS) for prefix in BUCKET_FAMILIES),
     Family(
         "hoodie.partition.ttl.",
-        "no partition is taken out for its age; let Hudi's own TTL service do it beside the job, and remove it here",
+        "partitions are not deleted for their age; run Hudi's own TTL service in parallel with the job, and remove "
+        "this key here",
     ),
     Family(
         "hoodie.streamer.transformer.",
-        "no transformer that is named reads this key (docs/guide/dataframes.md#transformations); remove it",
+        "none of the given transformers reads this key (docs/guide/dataframes.md#transformations); remove it",
     ),
     Family(
         REGISTRY_FAMILY,
-        "of the registry its URL and a login are read (`schema.registry.url`, "
-        "`hoodie.streamer.schemaprovider.registry.url`, `schema.registry.basic.auth.user.info`); remove it, or save the "
+        "only the registry's URL and a login are read (`schema.registry.url`, "
+        "`hoodie.streamer.schemaprovider.registry.url`, `schema.registry.basic.auth.user.info`); remove it, or save "
+        "the "
         "subject's schema to a file and name it with "
         "hoodie.streamer.schemaprovider.source.schema.file",
     ),
 )
 
-_LAYOUT = "a table's folders are laid out as by Hudi's defaults; remove it"
-_PARQUET = "base files are Parquet, log files Hudi's own; remove it"
-_MERGE = "with an ordering field the record with the greater value wins, without one the later record; remove it"
+_LAYOUT = "a table has the folders of Hudi's defaults; remove it"
+_PARQUET = "base files are Parquet, and log files have Hudi's own format; remove it"
+_MERGE = "with an ordering field the record with the greater value wins, without one the later record wins; remove it"
+_SERVER = "it needs a HiveServer2, but the metastore is called by its own protocol (mode hms)"
 _FLINK = "a key of Hudi's Flink writer"
 _EVENT_TIME, _COMMIT_TIME = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5", "ce9acb64-bde0-424c-9b91-f6ebba25356d"
 _BESIDE = Concern.BESIDE
 
-# What the list of Hudi's own keys has beyond those above (``options.hudi_keys``).
+# Further keys of the list of Hudi's own keys (``options.hudi_keys``).
 HUDI_REFUSED = (
     unsupported(
         "hoodie.datasource.write.slash.separated.date.partitioning",
-        "a date is one folder; take the key generator TIMESTAMP with yyyy/MM/dd",
+        "a date is one folder; use the key generator TIMESTAMP with yyyy/MM/dd",
         "false",
     ),
     unsupported("hoodie.table.timeline.timezone", "a new table's instants are in local time; remove it", "local"),
@@ -173,18 +170,18 @@ HUDI_REFUSED = (
     unsupported("hoodie.table.ro.file.format", _PARQUET, "parquet", aliases=("hoodie.base.file.format",)),
     unsupported("hoodie.table.log.file.format", _PARQUET, "hoodie_log", aliases=("hoodie.table.rt.file.format",)),
     unsupported("hoodie.table.multiple.base.file.formats.enable", _PARQUET, "false"),
-    unsupported("hoodie.storage.layout.type", "buckets are hoodie.index.type=BUCKET", "default"),
+    unsupported("hoodie.storage.layout.type", "use hoodie.index.type=BUCKET for buckets", "default"),
     unsupported("hoodie.metaserver.enabled", "the timeline is read from the table", "false"),
     unsupported(
         "hoodie.table.services.enabled",
-        "each service has a key of its own: hoodie.compact.inline, hoodie.clustering.inline, hoodie.clean.automatic, "
-        "hoodie.archive.automatic",
+        "each service has its own key: hoodie.compact.inline, hoodie.clustering.inline, "
+        "hoodie.clean.automatic, hoodie.archive.automatic",
         "true",
     ),
     unsupported(
         "hoodie.static.overwrite.partition.paths",
-        "a batch that overwrites takes the place of the partitions that it has rows for; `tagstream table "
-        "insert-overwrite --partition` names others",
+        "a batch that overwrites replaces the partitions of its rows; `tagstream table "
+        "insert-overwrite --partition` replaces others",
     ),
     unsupported(
         "hoodie.record.merge.strategy.id",
@@ -194,32 +191,37 @@ HUDI_REFUSED = (
         aliases=("hoodie.datasource.write.record.merger.strategy", "hoodie.compaction.record.merger.strategy"),
     ),
     unsupported(
-        "hoodie.table.partial.update.mode", "hoodie.write.partial.update=true keeps what a record lacks", "none"
+        "hoodie.table.partial.update.mode",
+        "with hoodie.write.partial.update=true a row keeps the values that a record lacks",
+        "none",
     ),
-    unsupported("hoodie.payload.ordering.field", "give hoodie.table.ordering.fields"),
+    unsupported("hoodie.payload.ordering.field", "set hoodie.table.ordering.fields"),
     unsupported("hoodie.precommit.validators", "no validator runs before a commit; remove it", concern=_BESIDE),
-    unsupported("hoodie.write.commit.callback.on", "nobody is called after a commit", "false", concern=_BESIDE),
+    unsupported("hoodie.write.commit.callback.on", "no callback runs after a commit", "false", concern=_BESIDE),
+    unsupported("hoodie.datasource.hive_sync.use_jdbc", f"{_SERVER}; remove it", "false"),
+    unsupported("hoodie.datasource.hive_sync.create_managed_table", "entries are external tables", "false"),
+    unsupported("hoodie.datasource.hive_sync.bucket_sync", "no bucket specification is written", "false"),
+    unsupported("hoodie.datasource.hive_sync.use_spark_catalog", "Spark's catalogue is not used", "false"),
+    unsupported("hoodie.datasource.hive_sync.base_file_format", "base files are Parquet", "PARQUET"),
     unsupported("hoodie.table.service.manager.enabled", "services run in the job", "false", concern=_BESIDE),
-    # Of Hudi's Flink writer: without the prefix they would be passed on to Kafka's consumer.
-    unsupported(
-        "precombine.field", f"{_FLINK}: give hoodie.table.ordering.fields", aliases=("write.precombine.field",)
-    ),
-    unsupported("write.operation", f"{_FLINK}: give --op", "upsert"),
-    unsupported("table.type", f"{_FLINK}: give --table-type"),
-    unsupported("payload.class", f"{_FLINK}: give hoodie.datasource.write.payload.class"),
-    unsupported("cdc.enabled", f"{_FLINK}: give hoodie.table.cdc.enabled", "false"),
-    unsupported("write.partition.format", f"{_FLINK}: give the key generator TIMESTAMP"),
-    unsupported("metadata.enabled", f"{_FLINK}: give hoodie.metadata.enable"),
-    unsupported("hive_sync.enabled", f"{_FLINK}: run Hudi's sync tool", "false", concern=_BESIDE),
+    # Of Hudi's Flink writer: without the prefix they would be passed to Kafka's consumer.
+    unsupported("precombine.field", f"{_FLINK}: set hoodie.table.ordering.fields", aliases=("write.precombine.field",)),
+    unsupported("write.operation", f"{_FLINK}: use --op", "upsert"),
+    unsupported("table.type", f"{_FLINK}: use --table-type"),
+    unsupported("payload.class", f"{_FLINK}: set hoodie.datasource.write.payload.class"),
+    unsupported("cdc.enabled", f"{_FLINK}: set hoodie.table.cdc.enabled", "false"),
+    unsupported("write.partition.format", f"{_FLINK}: use the key generator TIMESTAMP"),
+    unsupported("metadata.enabled", f"{_FLINK}: set hoodie.metadata.enable"),
+    unsupported("hive_sync.enabled", f"{_FLINK}: use --enable-sync", "false", concern=_BESIDE),
 )
 
 
-_CLUSTERING = "a setting of clustering that this job has no use for"
-_LOG_COMPACTION = "log compaction (log blocks joined into one): logs are compacted into base files"
-_SYNC = "registering the table in a catalogue: run Hudi's sync tool beside the job"
-_METADATA = "a setting of Hudi's metadata table that this job has no use for"
+_CLUSTERING = "a setting of clustering that this job does not use"
+_LOG_COMPACTION = "log compaction (log blocks merged into one): logs are compacted into base files"
+_SYNC = "a setting of Hudi's sync tools that this job does not use"
+_METADATA = "a setting of Hudi's metadata table that this job does not use"
 _METRICS = "Hudi's metrics reporters: this job's metrics are served by --status-port"
-_ERROR_TABLE = "a setting of Hudi's error table that this job has no use for"
+_ERROR_TABLE = "a setting of Hudi's error table that this job does not use"
 
 
 def _beside(name: str, reason: str, *harmless: str, aliases: tuple[str, ...] = (), flag: bool = False) -> ConfigKey:
@@ -234,28 +236,25 @@ def _beside_family(prefix: str, reason: str) -> Family:
 BESIDE_KEYS = (
     _beside(
         "hoodie.datasource.write.streaming.ignore.failed.batch",
-        "going on after a failed batch: a batch that fails ends the job, the next start does it again",
+        "continuing after a failed batch: a batch that fails ends the job, and the next start runs it again",
         "false",
     ),
-    _beside("--enable-sync", _SYNC, "false", flag=True),
-    _beside("--enable-hive-sync", _SYNC, "false", flag=True),
-    _beside("--sync-tool-classes", _SYNC, flag=True),
-    _beside("--max-pending-clustering", "several clusterings: there is one at a time", flag=True),
+    _beside("--max-pending-clustering", "several pending clusterings: this job has one at a time", flag=True),
     _beside(
         "hoodie.layout.optimize.strategy",
-        "ordering by space-filling curves: rows are sorted by columns, one after the other (linear)",
+        "ordering by space-filling curves: rows are sorted by columns, in their order (linear)",
         "linear",
         "LINEAR",
     ),
     _beside(
         "hoodie.clustering.preserve.commit.metadata",
-        "new commit times for rows that a clustering moves: rows keep theirs",
+        "new commit times for rows that a clustering moves: rows keep their commit times",
         "true",
     ),
     _beside(
         "hoodie.archive.beyond.savepoint",
-        "archiving of what is newer than a savepoint: it would leave a hole in the timeline, and Hudi 1.2.0 and hudi-rs see "
-        "no rows of the writes in it",
+        "archiving of instants newer than a savepoint: it would leave a gap in the timeline, and Hudi "
+        "1.2.0 and hudi-rs do not see the rows of the writes in the gap",
         "false",
     ),
 )
@@ -274,14 +273,15 @@ BESIDE_FAMILIES = (
 )
 
 
-_DETAIL = "a detail of how Hudi carries a service out"
-_BETWEEN = "it is done between two batches"
-_TASKS = "Spark's shuffle partitions are spark.sql.shuffle.partitions, fixed in the checkpoint"
-_ONCE = "a batch is always reduced to one record per key first"
+_DETAIL = "a detail of Hudi's own table service"
+_TASKS = "the number of shuffle partitions is spark.sql.shuffle.partitions, fixed in the checkpoint"
+_ONCE = "a batch is always reduced to one record per key"
 _RETRY = "a batch that fails ends the job; start it again"
-_ROLLBACK = "failed writes of dead writers are rolled back before a batch, pending ones of live writers are left alone"
-_READER = "nothing is read from the table by a query"
-_MEMORY = "rows are written by Arrow, whose memory it does not set"
+_ROLLBACK = (
+    "failed writes of dead writers are rolled back before a batch; pending writes of live writers are not touched"
+)
+_READER = "this job does not query the table"
+_MEMORY = "Arrow writes the rows, and this key does not set its memory"
 
 
 def _ignored(name: str, reason: str, flag: str | None = None, kind: Kind = Kind.STRING, **more: object) -> ConfigKey:
@@ -303,8 +303,8 @@ def _ignored_family(prefix: str, reason: str) -> Family:
 
 IGNORED_KEYS = (
     _ignored("--max-pending-compactions", "one compaction is planned at a time", flag="--max-pending-compactions"),
-    _ignored("hoodie.archive.async", _BETWEEN),
-    _ignored("hoodie.commits.archival.batch", _DETAIL),
+    _ignored("hoodie.archive.async", "archiving runs between two batches"),
+    _ignored("hoodie.commits.archival.batch", "a detail of Hudi's own archiving"),
     _ignored("hoodie.clean.failed.writes.policy", _ROLLBACK, aliases=("hoodie.cleaner.policy.failed.writes",)),
     _ignored("hoodie.upsert.shuffle.parallelism", _TASKS),
     _ignored("hoodie.insert.shuffle.parallelism", _TASKS),
@@ -312,41 +312,47 @@ IGNORED_KEYS = (
     _ignored("hoodie.delete.shuffle.parallelism", _TASKS),
     _ignored("hoodie.combine.before.upsert", _ONCE, harmless=("true",)),
     _ignored("hoodie.combine.before.insert", _ONCE, harmless=("true",)),
-    _ignored("hoodie.datasource.write.row.writer.enable", "rows are written by Arrow"),
+    _ignored("hoodie.datasource.write.row.writer.enable", "Arrow writes the rows"),
     _ignored("hoodie.parquet.page.size", "pages are 1 MiB"),
-    _ignored("hoodie.parquet.dictionary.enabled", "dictionary encoding is on"),
+    _ignored("hoodie.parquet.dictionary.enabled", "dictionary encoding is always on"),
     _ignored("hoodie.embed.timeline.server", "the writer reads the timeline itself"),
     _ignored(
         "hoodie.write.markers.type",
-        "the driver writes all markers, in the timeline server's form; every Hudi writer can roll them back",
+        "the driver writes all markers, in the form of the timeline server; every Hudi writer can roll them back",
     ),
     _ignored(
         "hoodie.partition.metafile.use.base.format",
-        "a new partition is marked by a text file, which every reader takes",
+        "a new partition is marked by a text file, which every reader accepts",
     ),
-    _ignored("hoodie.auto.commit", "the commit belongs to the batch"),
+    _ignored("hoodie.auto.commit", "every batch is committed"),
     _ignored("hoodie.datasource.write.streaming.retry.count", _RETRY),
     _ignored("hoodie.datasource.write.streaming.retry.interval.ms", _RETRY),
+    _ignored(
+        "hoodie.write.lock.conflict.resolution.strategy",
+        "two commits conflict if they write to the same file group, add keys, or change the schema; a batch that conflicts "
+        "is repeated, and a service stops for a batch",
+    ),
+    _ignored(
+        "hoodie.write.num.retries.on.conflict.failures", "a batch that conflicts is repeated until it is committed"
+    ),
     _ignored("hoodie.finalize.write.parallelism", _TASKS),
     _ignored("hoodie.write.status.storage.level", _MEMORY),
     _ignored("index.bootstrap.rocksdb.path", "the local store's folder is index.local.dir"),
 )
 
-_OTHER_SOURCE = "a setting of another source than the one that is read"
-_OTHER_INDEX = (
-    "a setting of another index than the one that is used, or one that this version's form of it does not have"
-)
+_OTHER_SOURCE = "a setting of another source"
+_OTHER_INDEX = "a setting of another index, or one that this version of the index does not have"
 IGNORED_FAMILIES = (
     *(
         _ignored_family(f"hoodie.{name}.", _DETAIL)
         for name in ("clean", "cleaner", "keep", "archive", "compact", "compaction")
     ),
-    _ignored_family("hoodie.write.lock.", "locks are only taken where hoodie.write.concurrency.mode asks for them"),
+    _ignored_family("hoodie.write.lock.", "no lock provider of this version reads it"),
     _ignored_family("hoodie.filesystem.view.", "the writer reads the timeline itself"),
     _ignored_family("hoodie.memory.", _MEMORY),
     _ignored_family("hoodie.write.buffer.", _MEMORY),
     _ignored_family("hoodie.rollback.", _ROLLBACK),
-    _ignored_family("hoodie.client.heartbeat.", "a pending write gives a heartbeat every 20 s"),
+    _ignored_family("hoodie.client.heartbeat.", "a pending write renews its heartbeat every 20 s"),
     _ignored_family("hoodie.datasource.read.", _READER),
     _ignored_family("hoodie.datasource.query.", _READER),
     *(

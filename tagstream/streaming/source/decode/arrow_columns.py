@@ -1,12 +1,11 @@
-"""The Arrow path by column: the JSON type that a column is read in, and its conversion into the schema's type.
+"""The Arrow path by column: the JSON type in which a column is read, and its conversion to the schema's type.
 
-Arrow's JSON reader takes one JSON type per column and refuses the others. Streams differ (a timestamp as a number
-or as an ISO text, a whole number as 7, 7.0 or "7") but seldom within one, so the form is learnt from a few
-records.
+Arrow's JSON reader accepts one JSON type per column and rejects the others. Streams differ (a timestamp as a number or
+as an ISO text, a whole number as 7, 7.0 or "7") but seldom within one stream. So the form is learnt from a few records.
 
-``doubt`` is a mask of rows whose value may break a rule (too many digits, a null where none may be, ...): the
-strict path decides on them. Inside lists and structs no single row can be named; there :class:`Doubt` is raised
-for the block.
+``doubt`` is a mask of rows whose value may break a rule (too many digits, a null where it is not allowed, ...). The
+strict path decides about them. Inside lists and structs a single row cannot be identified; there :class:`Doubt` is
+raised for the block.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ from tagstream.streaming.source.decode.record_format import ITEM, NO_FACTS, STRI
 
 SAMPLE = 16
 _MORE_DIGITS = 20
-# Exact for every literal: 20 digits before the point hold an int64; a fraction that is not zero stays one.
-# 256 bits, because Arrow checks a literal's digits before it adds the scale's zeros, and 128 bits would then wrap round.
+# Exact for every literal: 20 digits before the point are enough for an int64, and a fraction that is not zero remains.
+# 256 bits, because Arrow checks a literal's digits before it adds the scale's zeros, and 128 bits would then overflow.
 WHOLE = pa.decimal256(38, 18)
 
 
 class Mode(Enum):
-    """The JSON form a top-level column is read in."""
+    """The JSON form in which a top-level column is read."""
 
     NATIVE = "native"
     TEXT = "text"
@@ -52,9 +51,9 @@ class Mode(Enum):
 
 
 def read_type(kind: pa.DataType, mode: Mode = Mode.NATIVE, rules: DecodeRules = STRICT) -> pa.DataType:
-    """The type Arrow's JSON reader is asked for; the column gets its own type after that.
+    """The type that Arrow's JSON reader reads. The column is converted to its own type afterwards.
 
-    Decimals that are to be rounded are read with more digits after the point than the column has.
+    Decimals to be rounded are read with more digits after the point than the column has.
     """
     t = pa.types
     if mode is Mode.TEXT:
@@ -68,7 +67,7 @@ def read_type(kind: pa.DataType, mode: Mode = Mode.NATIVE, rules: DecodeRules = 
     if t.is_float32(kind):
         return pa.float64()
     if t.is_decimal(kind):
-        # A literal of that many digits and an exponent of one digit must fit 256 bits: Arrow does not see it wrap round.
+        # A literal of that many digits and an exponent of one digit must fit 256 bits: Arrow does not detect an overflow.
         room = (76 - 9 - kind.precision - kind.scale) // 2
         more = max(0, min(_MORE_DIGITS, room)) if rules.round_numbers else 0
         return pa.decimal256(kind.precision + more, kind.scale + more)
@@ -82,7 +81,7 @@ def read_type(kind: pa.DataType, mode: Mode = Mode.NATIVE, rules: DecodeRules = 
 
 
 def can_read(kind: pa.DataType) -> bool:
-    """False for what Arrow's JSON reader has no form for: maps, and nulls-only columns inside others."""
+    """False for types that Arrow's JSON reader cannot read: maps, and columns of nulls inside others."""
     t = pa.types
     if t.is_map(kind):
         return False
@@ -92,7 +91,7 @@ def can_read(kind: pa.DataType) -> bool:
 
 
 def contains(kind: pa.DataType, test: Callable[[pa.DataType], bool]) -> bool:
-    """True when the type, or one inside of it, passes ``test``."""
+    """Whether the type, or one inside it, passes ``test``."""
     t = pa.types
     if t.is_struct(kind):
         return any(contains(f.type, test) for f in kind)
@@ -184,7 +183,7 @@ def _native(column: pa.Array, kind: pa.DataType, rules: DecodeRules, facts: Fact
 
 
 def _struct(column: pa.Array, kind: pa.DataType, rules: DecodeRules, facts: Facts) -> tuple[pa.Array, Mask | None]:
-    """A struct; rows where a field is null that may not be, or that has a default, are in doubt."""
+    """A struct. Rows with a null in a field that may not be null, or that has a default, are doubtful."""
     of = [facts.children.get(kind.field(i).name, NO_FACTS) for i in range(kind.num_fields)]
     children = [_inner(column.field(i), kind.field(i), rules, of[i]) for i in range(kind.num_fields)]
     absent = _nulls(column)
@@ -203,7 +202,7 @@ def _inner(column: pa.Array, field: pa.Field, rules: DecodeRules, facts: Facts) 
 
 
 def _wrong_texts(column: pa.Array, facts: Facts) -> Mask | None:
-    """Texts that are no symbol of their enum, or no uuid."""
+    """Mask of texts that are not a symbol of their enum, or not a uuid."""
     if facts.symbols is not None:
         good = pc.is_in(column, value_set=pa.array(facts.symbols, pa.string()))
     else:
@@ -212,10 +211,11 @@ def _wrong_texts(column: pa.Array, facts: Facts) -> Mask | None:
 
 
 def latin1_bytes(column: pa.Array) -> tuple[pa.Array, Mask | None]:
-    """Texts (as their UTF-8) with a byte a character, and the mask of those with a character that is none.
+    """Texts with one byte per character (given as their UTF-8), and the mask of those with a character that is not a
+    byte.
 
-    In UTF-8 a character from U+0080 to U+00FF is a byte C2 or C3 and one more; without the first, and with 40 added behind
-    a C3, the second is the character's number.
+    In UTF-8 a character from U+0080 to U+00FF is a byte C2 or C3 and one more. The number of the character is the
+    second byte, plus 40 (hex) after a C3.
     """
     length = pc.fill_null(pc.binary_length(column), 0).to_numpy().astype(np.int64)
     ends = np.cumsum(length)
@@ -255,14 +255,14 @@ def _from_text(column: pa.Array, kind: pa.DataType, rules: DecodeRules) -> tuple
         pattern = stamp_pattern(kind.unit, kind.tz is not None)
     good = pc.fill_null(pc.match_substring_regex(column, pattern), True)
     if not t.is_integer(kind):
-        # Arrow has a year 0, Python's calendar has not: the strict path refuses it.
+        # Arrow has a year 0, but Python's calendar does not: the strict path rejects it.
         good = pc.and_(good, pc.invert(pc.fill_null(pc.starts_with(column, "0000"), False)))
     texts = pc.if_else(good, column, pa.scalar(None, pa.string()))
     if t.is_date32(kind) and rules.truncate_times:
         texts = pc.utf8_slice_codeunits(texts, 0, 10)
     if t.is_timestamp(kind) and kind.tz is not None:
         zoned = pc.fill_null(pc.match_substring_regex(texts, ZONED_PATTERN), False)
-        dated = pc.equal(pc.binary_length(texts), 10)  # Arrow wants no zone on a date alone
+        dated = pc.equal(pc.binary_length(texts), 10)  # Arrow accepts no zone after a date without a time
         clock = pc.if_else(pc.fill_null(dated, False), "T00:00", "")
         texts = pc.binary_join_element_wise(texts, clock, pc.if_else(zoned, "", "Z"), "")
     return texts.cast(kind), _some(~good.to_numpy(zero_copy_only=False))
@@ -274,13 +274,13 @@ def _doubles(column: pa.Array) -> npt.NDArray[np.float64]:
 
 
 def _doubtful_floats(values: npt.NDArray[np.float64]) -> Mask:
-    """Doubles that are neither a float nor a decimal of at most 9 digits in a float's normal range."""
+    """Mask of doubles that are neither a float nor a decimal of at most 9 digits in a float's normal range."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
         single = values.astype(np.float32).astype(np.float64)
         size = np.abs(values)
         shift = 8 - np.floor(np.log10(np.where(size > 0, size, 1.0))).astype(np.int64)
         power = _POWERS[np.clip(shift, 0, 22)]
-        # numerator and power are exact, so the quotient is the double nearest to that decimal
+        # The numerator and the power are exact, so the quotient is the double nearest to that decimal.
         short = (np.rint(values * power) / power == values) & (shift >= 0) & (shift <= 22)
         normal = (np.abs(single) >= SMALLEST_FLOAT) & (size < EXACT_FLOAT)
         return ~(((single == values) & (size < EXACT_DOUBLE)) | (short & normal))  # type: ignore[no-any-return]

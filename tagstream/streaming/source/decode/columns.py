@@ -1,9 +1,9 @@
-"""Small steps over whole Arrow columns that the decoders share.
+"""Operations on whole Arrow columns that the decoders share.
 
-Which columns of a row were not sent is kept as bits: bit i of the bytes (most significant first) is column i of
+The columns of a row that were not sent are stored as bits: bit i of the bytes (most significant first) is column i of
 the schema.
 
-Bytes come as texts (base64, hex), and numbers as bytes (big-endian two's complement).
+Other functions decode bytes in texts (base64, hex) and numbers in bytes (big-endian two's complement).
 """
 
 from __future__ import annotations
@@ -31,28 +31,29 @@ def mask_of(values: pa.Array | pa.ChunkedArray) -> Mask:
 
 
 def nulls_of(values: pa.Array | pa.ChunkedArray) -> Mask:
-    """The mask of the nulls."""
+    """Mask of the nulls."""
     mask: Mask = flat(values.is_null()).to_numpy(zero_copy_only=False)
     return mask
 
 
 def text_where(mask: Mask, text: str) -> pa.Array:
-    """``text`` where the mask is, else null."""
+    """``text`` where the mask is true, else null."""
     if not mask.any():
         return pa.nulls(len(mask), pa.string())
     return pc.if_else(pa.array(mask), pa.scalar(text, pa.string()), pa.scalar(None, pa.string()))
 
 
 def only_where(mask: Mask, values: pa.Array) -> pa.Array:
-    """``values`` where the mask is, else null."""
+    """``values`` where the mask is true, else null."""
     if mask.all():
         return values
     return pc.if_else(pa.array(mask), values, pa.scalar(None, values.type))
 
 
 def with_values(rows: pa.Table, name: str, where: pa.Array, values: pa.Array) -> pa.Table:
-    """The rows with ``values`` in a column, or in a field of a struct column (dotted path), where the boolean ``where`` is;
-    a null value leaves what is there."""
+    """The rows with ``values`` in a column, or in a field of a struct column (dotted path), where the boolean ``where``
+    is true. A null value changes nothing.
+    """
     head, *path = path_of(name, rows.schema.names)
     i = rows.schema.get_field_index(head)
     return rows.set_column(i, rows.schema.field(i), _put(flat(rows.column(i)), path, where, values))
@@ -70,7 +71,9 @@ def _put(own: pa.Array, path: Sequence[str], where: pa.Array, values: pa.Array) 
 
 
 def pack_absent(masks: Mapping[int, Mask], rows: int, columns: int) -> pa.Array | None:
-    """Binary of the bits of each row, null for rows that have all columns; None when all rows have. ``masks``: by column."""
+    """Each row's bits as binary, null for rows that have all columns; None when all rows have them. ``masks``: by
+    column.
+    """
     found = {i: mask for i, mask in masks.items() if mask.any()}
     if not found:
         return None
@@ -83,7 +86,7 @@ def pack_absent(masks: Mapping[int, Mask], rows: int, columns: int) -> pa.Array 
 
 
 def absent_bits(bits: npt.NDArray[np.bool_], at: npt.NDArray[np.int64], rows: int) -> pa.Array:
-    """Binary of ``bits`` (a row for each of the rows ``at``), null for the others and where no bit is set."""
+    """Binary of ``bits`` (one row for each of the row numbers ``at``), null for other rows and where no bit is set."""
     width = (bits.shape[1] + 7) // 8
     data = np.packbits(bits, axis=1)
     made = pa.Array.from_buffers(pa.binary(width), len(at), [None, pa.py_buffer(data.tobytes())]).cast(pa.binary())
@@ -93,7 +96,7 @@ def absent_bits(bits: npt.NDArray[np.bool_], at: npt.NDArray[np.int64], rows: in
 
 
 def unpack_absent(absent: pa.Array, columns: int) -> npt.NDArray[np.bool_]:
-    """A matrix rows x columns of what is missing; null: nothing is."""
+    """A matrix rows x columns: true for a missing column. Null in ``absent``: none is missing."""
     width = (columns + 7) // 8
     filled = pc.fill_null(absent, bytes(width)).cast(pa.binary(width))
     data = np.frombuffer(filled.buffers()[1], np.uint8, len(filled) * width, filled.offset * width)
@@ -101,9 +104,10 @@ def unpack_absent(absent: pa.Array, columns: int) -> npt.NDArray[np.bool_]:
 
 
 def header_texts(headers: pa.Array, wanted: Mask) -> pa.Array:
-    """Headers of Kafka messages as JSON where the mask is, ``[[name, base64 of the value or null], ...]``; null for none.
+    """Headers of Kafka messages as JSON where the mask is true: ``[[name, base64 of the value or null], ...]``; null
+    for no headers.
 
-    A loop: only bad records' are wanted.
+    A loop over rows, since only bad records need it.
     """
     texts: list[str | None] = [None] * len(headers)
     for i in np.flatnonzero(wanted & ~nulls_of(headers)).tolist():
@@ -120,11 +124,11 @@ _HEX = np.full(256, 255, np.uint8)
 for _i, _c in enumerate(b"0123456789abcdef"):
     _HEX[_c] = _HEX[ord(chr(_c).upper())] = _i
 _WIDEST = 16
-_HIGH = 10**38 >> 64  # numbers from here on have more than 38 digits, but for a sliver of those that just do not
+_HIGH = 10**38 >> 64  # upper half of 10**38: greater numbers have more than 38 digits, apart from a few that just fit
 
 
 def from_base64(texts: pa.Array) -> tuple[pa.Array, Mask]:
-    """Binary of base64 texts with their padding, and the mask of those that are none (which become empty)."""
+    """Bytes of base64 texts with padding, and the mask of invalid texts (which become empty)."""
     length, begin, data = _content(texts)
     wrong = (length % 4) != 0
     end = begin + length
@@ -154,7 +158,7 @@ def from_base64(texts: pa.Array) -> tuple[pa.Array, Mask]:
 
 
 def from_hex(texts: pa.Array) -> tuple[pa.Array, Mask]:
-    """Binary of hexadecimal texts, and the mask of those that are none (which become empty)."""
+    """Bytes of hexadecimal texts, and the mask of invalid texts (which become empty)."""
     length, _, data = _content(texts)
     codes = _HEX[data]
     wrong = (length % 2) != 0
@@ -167,12 +171,12 @@ def from_hex(texts: pa.Array) -> tuple[pa.Array, Mask]:
 
 
 def to_decimals(numbers: pa.Array, scale: int) -> tuple[pa.Array, Mask]:
-    """decimal128(38, scale) of big-endian two's complement numbers (binary); the mask of those wider than that."""
+    """decimal128(38, scale) of big-endian two's complement numbers (binary), and the mask of those that do not fit."""
     length, begin, data = _content(numbers)
     words = np.zeros((len(length), _WIDEST), np.uint8)
     wrong = np.zeros(len(length), np.bool_)
     missing = nulls_of(numbers)
-    for width in np.unique(length).tolist():  # a step a length: there are few
+    for width in np.unique(length).tolist():  # a loop over lengths, which are few
         rows = np.flatnonzero((length == width) & ~missing)
         if not len(rows):
             continue
@@ -195,11 +199,11 @@ def to_decimals(numbers: pa.Array, scale: int) -> tuple[pa.Array, Mask]:
 
 
 def decimal_text(number: bytes, scale: int) -> str | None:
-    """The digits of one big-endian number of any length with its point; None for no bytes."""
+    """The decimal text of one big-endian number of any length; None for no bytes."""
     if not number:
         return None
     value = int.from_bytes(number, "big", signed=True)
-    digits = format(Decimal(abs(value)), "f")  # Python's own text of an int ends at some thousand digits
+    digits = format(Decimal(abs(value)), "f")  # Python's str(int) is limited to some thousand digits
     if scale < 0:
         digits += "0" * -scale
     elif scale:
@@ -209,7 +213,7 @@ def decimal_text(number: bytes, scale: int) -> str | None:
 
 
 def _content(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Bytes]:
-    """(length, begin, all bytes one behind the other) of a binary or text column; nulls are empty."""
+    """(length, begin, all bytes concatenated) of a binary or text column. Nulls are empty."""
     filled = pc.fill_null(values.cast(pa.binary()), b"")
     offsets = np.frombuffer(filled.buffers()[1], np.int32)[filled.offset : filled.offset + len(filled) + 1].astype(
         np.int64

@@ -1,9 +1,10 @@
-"""Avro in Confluent's wire form: a zero, the schema's id in four bytes, a datum. Each record has its writer's schema.
+"""Avro in Confluent's wire format: a zero byte, the schema's id in four bytes, and a datum. Each record names its
+writer's schema.
 
-Single datums have no reader for whole columns, container files have: so the datums of one schema are joined to one
-block of a container file, each followed by its number as eight bytes. Numbers that do not come back as they were
-show a datum that was longer or shorter than its schema says. What the fast reader refuses, or is not sure of, is
-decided one by one by fastavro.
+No library reads single datums into columns, but some read container files. So the datums of one schema are joined to
+one block of a container file, each followed by its number in eight bytes. If the numbers are not read back unchanged, a
+datum was longer or shorter than its schema says. Datums that the fast reader rejects, or is not sure about, are decoded
+one by one with fastavro.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.streaming.source.decode.columns import mask_of, text_where
-from tagstream.streaming.source.decode.connect_json import Body, finished, together
+from tagstream.streaming.source.decode.connect_json import Body, combined, finished
 from tagstream.streaming.source.decode.encodings import Encoding
 from tagstream.streaming.source.decode.record_decoder import Path
 from tagstream.streaming.source.decode.record_format import Facts, Watch
-from tagstream.streaming.source.decode.row_messages import NO_ROW, SourceTables, TableGate, is_of_signals, is_rowless
+from tagstream.streaming.source.decode.row_messages import NO_ROW, SourceTables, TableFilter, is_of_signals, is_rowless
 from tagstream.streaming.source.decode.schema_names import avro_encoding, row_record, writer_fields
 from tagstream.streaming.source.decode.schema_registry import SchemaRegistry, UnknownSchemaError
 from tagstream.table.chunks import flat
@@ -40,7 +41,7 @@ Rows = npt.NDArray[np.int64]
 
 
 class Datums:
-    """Decodes datums of one writer's schema. Logical types are left out: what a column means is decided by its name."""
+    """Decodes datums of one writer's schema. Logical types are ignored: the column's name determines its meaning."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
         plain = _plain(schema)
@@ -52,7 +53,7 @@ class Datums:
         self._kind = _small_type(self._read(io.BytesIO(self._header)).schema.field("v").type)
 
     def decode(self, datums: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """(struct array of the records, why one is none), both as long as ``datums`` (binary, without nulls)."""
+        """(struct array of the records, why a datum is invalid), both as long as ``datums`` (binary, without nulls)."""
         found: list[tuple[Rows, pa.Array]] = []
         odd: list[int] = []
         self._take(datums, np.arange(len(datums)), found, odd)
@@ -67,7 +68,7 @@ class Datums:
         return values.take(pa.array(place, mask=place < 0)), pa.array(reasons, pa.string())
 
     def _take(self, datums: pa.Array, rows: Rows, found: list[tuple[Rows, pa.Array]], odd: list[int]) -> None:
-        """Decode ``rows`` as one block; where that fails in halves, and few one by one."""
+        """Decode ``rows`` as one block; where that fails, as two halves; a few rows one by one."""
         if not len(rows):
             return
         array = self._block(datums if len(rows) == len(datums) else datums.take(pa.array(rows)))
@@ -100,26 +101,28 @@ class Datums:
     def _one_by_one(
         self, datums: pa.Array, odd: list[int], found: list[tuple[Rows, pa.Array]], reasons: list[str | None]
     ) -> None:
-        """The datums that no block took. A loop: they are few, or the stream is broken."""
+        """Decode the datums that were not decoded in a block. A loop over datums: they are few, unless the stream is
+        broken.
+        """
         for i in odd:
             raw = datums[i].as_py()
             stream = io.BytesIO(raw)
             try:
                 record = fastavro.schemaless_reader(stream, self._schema, None)
             except Exception as e:
-                reasons[i] = f"no Avro datum of its schema: {type(e).__name__} {str(e)[:80]}"
+                reasons[i] = f"not an Avro datum of its schema: {type(e).__name__} {str(e)[:80]}"
                 continue
             if stream.tell() != len(raw):
-                reasons[i] = f"{len(raw) - stream.tell()} bytes are left behind the Avro datum"
+                reasons[i] = f"{len(raw) - stream.tell()} bytes follow the Avro datum"
                 continue
             try:
                 found.append((np.array([i]), pa.array([record], self._kind)))
             except (pa.ArrowInvalid, pa.ArrowTypeError) as e:
-                reasons[i] = f"an Avro datum that has no form in columns: {str(e)[:80]}"
+                reasons[i] = f"an Avro datum that cannot be converted to columns: {str(e)[:80]}"
 
 
 def check_reader() -> None:
-    """ConfigError where what reads Avro is not installed."""
+    """ConfigError where the Avro reader is not installed."""
     _reader()
 
 
@@ -143,9 +146,11 @@ def _header(schema: dict[str, Any]) -> bytes:
 
 
 def _plain(avro: Any, space: str = "", names: dict[str, Any] | None = None, count: list[int] | None = None) -> Any:
-    """A schema without logical types, namespaces and what is beside the types; a type that is named again is there again.
+    """A schema without logical types, namespaces and additional attributes. A type that is named again is inserted
+    again.
 
-    (Readers do not agree on the namespace that a name without one is in.) ``names``: the types that were named before.
+    (Readers do not agree on the namespace of a name without one.) ``names``: the types that were named before.
+    ``count``: number of named types so far.
     """
     names = {} if names is None else names
     count = [0] if count is None else count
@@ -167,7 +172,7 @@ def _plain(avro: Any, space: str = "", names: dict[str, Any] | None = None, coun
     names[f"{inner}.{name.rpartition('.')[2]}" if inner else name] = (avro, space)
     count[0] += 1
     if count[0] > _MOST_TYPES:
-        raise ConfigError(f"the Avro schema's type {name} holds itself, which is no row of a table")
+        raise ConfigError(f"the Avro schema's type {name} contains itself, so it cannot be a row of a table")
     out = {"type": "record" if kind == "error" else kind, "name": f"t{count[0]}"}
     if kind in ("enum", "fixed"):
         return out | {part: avro[part] for part in ("symbols", "size") if part in avro}
@@ -177,7 +182,7 @@ def _plain(avro: Any, space: str = "", names: dict[str, Any] | None = None, coun
 
 
 def _small(column: pa.ChunkedArray) -> pa.Array:
-    """Without the large types that polars gives."""
+    """The column without polars' large types."""
     flat = column.combine_chunks()
     flat = flat.chunk(0) if isinstance(flat, pa.ChunkedArray) else flat
     return flat.cast(_small_type(flat.type))
@@ -201,10 +206,11 @@ Ids = npt.NDArray[np.int64]
 
 
 class ConfluentAvro:
-    """``schema``: the columns wanted, ``paths``: where each is; ``facts`` of the row's columns have their defaults.
+    """Decodes Avro records. ``schema``: the requested columns. ``paths``: where each is. ``facts``: of the row's
+    columns, with their defaults.
 
-    ``watch``: notes the schemas of the stream's own records, by ``gate``. ``envelopes``: records are Debezium's, and
-    some may be of no row. ``truncate``: as of ``encodings.finish``.
+    ``watch``: gets the schemas of the stream's own records, selected by ``gate``. ``envelopes``: records are
+    Debezium's, and some may have no row. ``truncate``: see ``encodings.finish``.
     """
 
     def __init__(
@@ -214,13 +220,13 @@ class ConfluentAvro:
         facts: Mapping[str, Facts],
         registry: SchemaRegistry,
         watch: Watch | None = None,
-        gate: TableGate | None = None,
+        gate: TableFilter | None = None,
         *,
         envelopes: bool = False,
         truncate: bool = False,
     ) -> None:
         self._truncate = truncate
-        self._gate = gate or TableGate(SourceTables())
+        self._gate = gate or TableFilter(SourceTables())
         self._envelopes = envelopes
         self._own: set[int] = set()
         self._schema = pa.schema([f.with_nullable(True) for f in schema])
@@ -231,20 +237,20 @@ class ConfluentAvro:
         self._known: dict[int, _Writer] = {}
 
     def decode(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """Rows and reasons, of records of any mixture of schemas."""
+        """(rows, reasons) of records with any mixture of schemas."""
         values = values.cast(pa.binary())
         ids = schema_ids(values)
         parts = []
-        for number in np.unique(ids).tolist():  # a step a schema
+        for number in np.unique(ids).tolist():  # a loop over schemas
             at = np.flatnonzero(ids == number)
             mine = values if len(at) == len(values) else values.take(pa.array(at))
             parts.append((at, *self._of_schema(number, mine)))
-        return together(parts, len(values)) if parts else (self._schema.empty_table(), pa.array([], pa.string()))
+        return combined(parts, len(values)) if parts else (self._schema.empty_table(), pa.array([], pa.string()))
 
     def _of_schema(self, number: int, values: pa.Array) -> tuple[pa.Table, pa.Array]:
         if number < 0:
             return self._none(
-                len(values), "not in Confluent's wire form: it does not begin with a zero and a schema id"
+                len(values), "not in Confluent's wire format: it does not begin with a zero byte and a schema id"
             )
         try:
             writer = self._writer(number)
@@ -286,9 +292,10 @@ class ConfluentAvro:
 
 @dataclass(frozen=True)
 class _Writer:
-    """A writer's schema: what decodes it, the columns' encodings, and the places of those that an alias names.
+    """A writer's schema: its decoder, the columns' encodings, and the paths of columns that an alias names.
 
-    ``rowless``: its records are Debezium's messages of no row. ``signals``: they may be rows of its signaling table.
+    ``rowless``: its records are Debezium's messages without a row. ``signals``: they may be rows of its signaling
+    table.
     """
 
     schema: Mapping[str, Any]
@@ -300,14 +307,16 @@ class _Writer:
 
 
 class ByWireForm:
-    """Avro where a record begins as one, else JSON: converters of keys and values differ, and headers are always JSON."""
+    """Decodes a record as Avro where it begins like Avro, else as JSON: keys and values may have different converters,
+    and headers are always JSON.
+    """
 
     def __init__(self, avro: Body, text: Body) -> None:
         self._avro = avro
         self._text = text
 
     def decode(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """Rows and reasons."""
+        """(rows, reasons), see ``connect_json.Body``."""
         values = flat(values).cast(pa.binary())
         is_avro = mask_of(pc.starts_with(values, b"\0"))
         if is_avro.all() or not is_avro.any():
@@ -316,7 +325,7 @@ class ByWireForm:
             (np.flatnonzero(mask), *body.decode(values.filter(pa.array(mask))))
             for mask, body in ((is_avro, self._avro), (~is_avro, self._text))
         ]
-        return together(parts, len(values))
+        return combined(parts, len(values))
 
 
 def schema_ids(values: pa.Array) -> Ids:

@@ -1,11 +1,11 @@
-"""Bodies of records, above all JSON of Kafka Connect's converter, with its schema in front of each record or without.
+"""Bodies of records, above all JSON of Kafka Connect's converter, with the schema in each record or without it.
 
 A body decodes the row's columns by their encodings, and what the record has in addition to the row.
 
-A schema is some thousand bytes that stay the same until the source's table changes. So each distinct text around
-the payload is read once, and records are known by comparing their first and last bytes with it. The converter
-writes the schema first and no blanks; a program that has written records again may have put the payload first, or
-blanks between names and values.
+A schema is some thousand bytes that stay the same until the source's table changes. So each distinct text around the
+payload is parsed once, and records are matched by comparing their first and last bytes with it. The converter writes
+the schema first and no blanks. A program that has rewritten records may have put the payload first, or blanks between
+names and values.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from tagstream.streaming.source.decode.encodings import (
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 from tagstream.streaming.source.decode.record_decoder import Path
 from tagstream.streaming.source.decode.record_format import NO_FACTS, DecodeRules, Facts, Mask, Watch
-from tagstream.streaming.source.decode.row_messages import SourceTables, TableGate
+from tagstream.streaming.source.decode.row_messages import SourceTables, TableFilter
 from tagstream.table.chunks import flat
 
 
 class Body(Protocol):
-    """Decodes values of one shape, or of several: the columns that were asked for, and why a value is bad."""
+    """Decodes values of one or several forms: to the requested columns, with the reasons for bad values."""
 
     def decode(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
         """(rows, reasons), both as long as ``values`` (binary, without nulls)."""
@@ -45,8 +45,8 @@ class Body(Protocol):
 
 
 class JsonBody:
-    """Values in JSON. ``schema``: the columns wanted (read as nullable), those of a row and those beside it;
-    ``paths``: where each is; ``encodings``: of those that do not come as their own type. ``facts`` are of the row's columns;
+    """Values in JSON. ``schema``: the requested columns (read as nullable), of the row and additional ones. ``paths``:
+    where each is. ``encodings``: of those that are not encoded as their own type. ``facts``: of the row's columns.
     ``lacks``: columns that these records do not have.
     """
 
@@ -69,7 +69,7 @@ class JsonBody:
         self._decoder = JsonDecoder(pa.schema(wire), None, rules, paths)
 
     def decode(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """Rows and reasons."""
+        """(rows, reasons), see :class:`Body`."""
         wire, reason = self._decoder.decode(values)
         return finished(
             wire, reason, self._schema, self._encodings, self._bytes_as, self._facts, truncate=self._truncate
@@ -86,7 +86,7 @@ def finished(
     *,
     truncate: bool = False,
 ) -> tuple[pa.Table, pa.Array]:
-    """Columns as they came, into ``schema``; a column that did not come has the schema's default, else it is null."""
+    """Convert decoded columns to ``schema``. A missing column gets the schema's default, else null."""
     columns = []
     for field in schema:
         if field.name not in wire.column_names:
@@ -102,7 +102,7 @@ def finished(
 
 
 _BEGIN, _NEXT = r'^\s*\{\s*"(schema|payload)"\s*:\s*', r'\s*,\s*"(payload|schema)"\s*:\s*'
-_KEPT = 64  # schemas: a table changes some times, not more
+_KEPT = 64  # most schemas to remember; a table's schema changes only a few times
 _WIRE = {
     "int8": pa.int32(),
     "int16": pa.int32(),
@@ -113,16 +113,18 @@ _WIRE = {
 }
 
 Fields = Mapping[str, Mapping[str, Any]]
-# The bytes in front of a payload and behind it. Behind one that comes last there is a brace, perhaps with blanks.
+# The bytes before and after a payload. After a payload that comes last there is a brace, perhaps with blanks.
 _Around = tuple[bytes, bytes]
 _END = b"}"
 _DECODER = json.JSONDecoder()
 
 
 class EnvelopedJson:
-    """``plain`` decodes records without a schema; ``of_fields`` makes the decoder of records whose row has these Connect
-    fields; ``row``: under which field of the schema the row is (None: it is all of it). ``watch``: notes the schemas
-    of the stream's own tables, by ``gate``.
+    """Records with or without a schema.
+
+    ``plain`` decodes records without a schema. ``of_fields`` makes the decoder for records whose row has these Connect
+    fields. ``row``: the field of the schema that is the row (None: the whole schema). ``watch``: gets the schemas of
+    the stream's tables, selected by ``gate``.
     """
 
     def __init__(
@@ -131,9 +133,9 @@ class EnvelopedJson:
         of_fields: Callable[[dict[str, Encoding]], Body],
         row: str | None,
         watch: Watch | None = None,
-        gate: TableGate | None = None,
+        gate: TableFilter | None = None,
     ) -> None:
-        self._gate = gate or TableGate(SourceTables())
+        self._gate = gate or TableFilter(SourceTables())
         self._own: set[_Around] = set()
         self._plain = plain
         self._of_fields = of_fields
@@ -142,7 +144,7 @@ class EnvelopedJson:
         self._known: dict[_Around, tuple[Body, Fields | None]] = {}
 
     def decode(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """Rows and reasons, of records of any mixture of schemas."""
+        """(rows, reasons) of records with any mixture of schemas."""
         values = _trimmed(values.cast(pa.binary()))
         enveloped = mask_of(pc.match_substring_regex(values, _BEGIN))
         if not enveloped.any():
@@ -156,17 +158,17 @@ class EnvelopedJson:
         while rest.any():
             first = int(np.flatnonzero(rest)[0])
             learnt = self._learn(values[first].as_py())
-            if learnt is None:  # no such record: the plain decoder says what is wrong with it
+            if learnt is None:  # not a record with a schema: the plain decoder gives the reason
                 alone = np.zeros(len(values), np.bool_)
                 alone[first] = True
                 parts.append(_part(alone, *self._plain.decode(values.slice(first, 1))))
                 rest[first] = False
                 continue
             rest &= ~self._take(values, learnt, rest, parts)
-        return together(parts, len(values))
+        return combined(parts, len(values))
 
     def _take(self, values: pa.Array, around: _Around, rest: Mask, parts: list[Any]) -> Mask:
-        """Decode the records of a schema; which these were."""
+        """Decode the records of one schema. Returns the mask of these records."""
         prefix, suffix = around
         mine = rest & mask_of(pc.starts_with(values, prefix))
         if suffix != _END:
@@ -183,8 +185,9 @@ class EnvelopedJson:
         return mine
 
     def _learn(self, record: bytes) -> _Around | None:
-        """What is around the payload of a record, and of all that have the same schema in the same form; None where it is
-        no record with a schema."""
+        """The bytes around the payload of a record, and of all records with the same schema in the same form. None
+        where it is not a record with a schema.
+        """
         try:
             text = record.decode("utf-8")
             values: dict[str, Any] = {}
@@ -214,7 +217,7 @@ class EnvelopedJson:
 
 
 def connect_fields(schema: Mapping[str, Any], row: str | None) -> dict[str, Mapping[str, Any]] | None:
-    """The fields of a row by name, of a Connect schema in JSON; None where it has no such row."""
+    """The fields of a row, by name, in a Connect schema in JSON; None where it has no such row."""
     found: Any = schema
     if row is not None:
         found = next((f for f in schema.get("fields") or () if isinstance(f, dict) and f.get("field") == row), None)
@@ -224,7 +227,7 @@ def connect_fields(schema: Mapping[str, Any], row: str | None) -> dict[str, Mapp
 
 
 def connect_encoding(field: Mapping[str, Any]) -> Encoding:
-    """How a Connect field comes, at any depth."""
+    """The encoding of a Connect field, at any depth."""
     scale, kind = (field.get("parameters") or {}).get("scale", 0), str(field.get("type"))
     found = by_name(field.get("name"), int(scale), _WIRE.get(kind))
     if found.kind != "plain":
@@ -235,8 +238,8 @@ def connect_encoding(field: Mapping[str, Any]) -> Encoding:
     return nested(item=connect_encoding(inner)) if isinstance(inner, dict) else found
 
 
-def together(parts: list[tuple[np.ndarray, pa.Table, pa.Array]], count: int) -> tuple[pa.Table, pa.Array]:
-    """Rows and reasons that were found in parts, in the order of the records."""
+def combined(parts: list[tuple[np.ndarray, pa.Table, pa.Array]], count: int) -> tuple[pa.Table, pa.Array]:
+    """Rows and reasons that were decoded in parts, in the order of the records."""
     if len(parts) == 1 and len(parts[0][0]) == count:
         return parts[0][1], parts[0][2]
     place = np.empty(count, np.int64)
@@ -251,7 +254,7 @@ def _part(mine: Mask, rows: pa.Table, reason: pa.Array) -> tuple[np.ndarray, pa.
 
 
 def _trimmed(values: pa.Array) -> pa.Array:
-    """The records without blanks behind them, which few writers leave."""
+    """The records without blanks at their end, which few writers add."""
     ends = pc.fill_null(pc.ends_with(values, _END), True)
     if pc.all(ends, min_count=0).as_py():
         return values
@@ -259,7 +262,7 @@ def _trimmed(values: pa.Array) -> pa.Array:
 
 
 def _cut(values: pa.Array, around: _Around) -> pa.Array:
-    """The payloads, without what is around them; nothing for a record that is cut short."""
+    """The payloads, without the bytes around them; empty for a truncated record."""
     prefix, suffix = around
     whole = pc.and_(pc.greater(pc.binary_length(values), len(prefix)), pc.ends_with(values, suffix))
     if not pc.all(whole, min_count=0).as_py():

@@ -1,8 +1,8 @@
-"""Debezium's change events: what an envelope, whatever it is written in, means for a row.
+"""Debezium's change events: what an envelope means for a row, in JSON or Avro.
 
-Facts: Debezium's documentation of its PostgreSQL and MySQL connectors ("Data change events"), checked on captured streams.
-The key is the message's, a delete is of the key alone (under the default replica identity ``before`` has zeros in NOT NULL
-columns), the order is the position in the source's log and never a clock.
+Source: Debezium's documentation of its PostgreSQL and MySQL connectors ("Data change events"), checked on captured
+streams. The record key is the message's key. A delete only uses the key: under the default replica identity, ``before``
+has zeros in NOT NULL columns. The order is the position in the source's log, and never a clock.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from tagstream.streaming.source.decode.debezium_envelope import (
 from tagstream.streaming.source.decode.plain_json import without_blank_lines
 from tagstream.streaming.source.decode.record_format import BY_PARTITION, Events, Mask
 from tagstream.streaming.source.decode.row_messages import (
-    EMPTIED,
     NO_ROW,
     TABLE,
+    TRUNCATE,
     NameReader,
     SourceTables,
-    TableGate,
+    TableFilter,
     signals,
     without_row,
 )
@@ -56,7 +56,9 @@ _TEXT = pa.string()
 
 @dataclass(frozen=True)
 class DebeziumRules:
-    """``order``: what orders the events where the table has no ordering field. ``truncate``: what a TRUNCATE does."""
+    """``order``: what orders the events where the table has no ordering field. ``truncate``: what a TRUNCATE does.
+    ``placeholder``: the text for values that were not sent.
+    """
 
     order: Order = "lsn"
     truncate: Literal["fail", "delete", "ignore"] = "fail"
@@ -64,9 +66,11 @@ class DebeziumRules:
 
 
 class DebeziumEvents:
-    """Envelopes to events. ``keys`` decodes message keys to the key columns, ``body`` values to the row's columns and those
-    beside it (``envelope.beside``). ``ordered``: by a field of the table. ``needs_message_key``: else the row has it.
-    ``gate``: tells events of other tables. ``json``: what values in JSON are, None: they are Avro.
+    """Converts envelopes to events.
+
+    ``keys`` decodes message keys to the key columns. ``body`` decodes values to the row's columns and additional ones
+    (``debezium_envelope.beside``). ``ordered``: the table has an ordering field. ``needs_message_key``: the key is not
+    in the row. ``gate``: separates events of other tables. ``json``: the form of values in JSON; None: they are Avro.
     """
 
     may_lack = True
@@ -82,7 +86,7 @@ class DebeziumEvents:
         ordered: bool,
         global_index: bool,
         needs_message_key: bool = True,
-        gate: TableGate | None = None,
+        gate: TableFilter | None = None,
         json: Literal["envelopes", "rows"] | None = "envelopes",
     ) -> None:
         self._schema = pa.schema([f.with_nullable(True) for f in schema])
@@ -94,7 +98,7 @@ class DebeziumEvents:
         self._ordered = ordered
         self._global = global_index
         self._needs_message_key = needs_message_key
-        self._gate = gate or TableGate(SourceTables())
+        self._gate = gate or TableFilter(SourceTables())
         self._json = json
         self._names = None
         if json is not None:
@@ -105,15 +109,15 @@ class DebeziumEvents:
 
     @property
     def wants_table(self) -> bool:
-        """Whether the stream has no table yet: it will be the first one that is seen."""
+        """Whether the stream has no table yet. It will use the first table that it sees."""
         return self._gate.is_open
 
     def first_table(self) -> str | None:
-        """The first table that was seen since the last call, of a stream that has none yet."""
+        """The first table that was seen since the last call, for a stream that has none yet."""
         return self._gate.take_first()
 
     def read(self, batch: pa.RecordBatch) -> Events:
-        """The events of the records; a blank line of a file is none."""
+        """The events of the records, without the blank lines of files."""
         batch = without_blank_lines(batch)
         value = flat(batch.column("value"))
         tombstone = nulls_of(value)
@@ -136,28 +140,30 @@ class DebeziumEvents:
         if (aside := no_row | foreign).any():
             reason = pc.if_else(pa.array(aside), self._gate.reasons(body, foreign), reason)
         skipped |= no_row | self._after_its_delete(batch, tombstone, delete & ~tombstone)
-        if self._gate.passes_over:  # a tombstone names no table: the delete before it is what counts
+        if self._gate.skips:  # a tombstone names no table; the delete before it counts
             skipped |= foreign | tombstone
         upsert, delete = upsert & ~no_row, delete & ~(foreign | signal)
         rows = self._with_keys(body, batch, delete & ~skipped)
         reason = pc.coalesce(reason, self._key_faults(batch, upsert | delete, rows, delete & ~skipped))
         reason = pc.coalesce(reason, self._nulls(rows, upsert))
-        emptied = truncate if self._rules.truncate == "delete" else None
-        ordering, unordered, why = self._order(body, tombstone, upsert | delete | (truncate & (emptied is not None)))
+        truncates = truncate if self._rules.truncate == "delete" else None
+        ordering, unordered, why = self._order(body, tombstone, upsert | delete | (truncate & (truncates is not None)))
         reason = pc.coalesce(reason, why)
         lacking, old_keys, why = self._lacking(rows, batch, upsert)
         reason = pc.coalesce(reason, why)
         skipped &= nulls_of(reason)
         changed, new_keys = self._changed(batch, delete & ~skipped)
-        if emptied is not None:
-            emptied = emptied & skipped
+        if truncates is not None:
+            truncates = truncates & skipped
         return Events(
             batch, rows, reason, delete, delete, skipped, None, ordering, unordered, lacking, old_keys, changed, new_keys,
-            emptied=emptied,
+            truncates=truncates,
         )  # fmt: skip
 
     def _foreign(self, body: pa.Table, value: pa.Array, sifted: Mask | None) -> tuple[pa.Table, Mask, Mask]:
-        """(the rows, events of other tables, signals among them). A signal gives the stream no table."""
+        """(the rows, mask of events of other tables, mask of signals). A stream's first table is never taken from a
+        signal.
+        """
         if self._names is None or sifted is None:
             return body, self._gate.foreign(body), np.zeros(body.num_rows, np.bool_)
         if self._gate.is_open and self._json == "envelopes":
@@ -167,32 +173,32 @@ class DebeziumEvents:
                 body = body.set_column(i, body.schema.field(i), only_where(~signal, flat(body.column(i))))
             return body, self._gate.foreign(body), signal
         foreign = self._names.foreign(body, sifted)
-        signal = signals(value, foreign & ~sifted)  # what was sifted is passed over, whatever it is
+        signal = signals(value, foreign & ~sifted)  # messages that were not decoded are skipped anyway
         return body, foreign & ~signal, signal
 
     def _without_row(self, value: pa.Array, op: pa.Array, body: pa.Table, upsert: Mask, foreign: Mask) -> Mask:
-        """Messages that are no event of a row; of a flattened stream they are rows without a key."""
+        """Mask of messages without a row. In a flattened stream they are rows without a key."""
         if self._json is None:
             return np.zeros(len(op), np.bool_)
         asked = nulls_of(op)
-        if self._gate.passes_over:
+        if self._gate.skips:
             asked &= ~foreign
         if self._json == "rows":
             asked = asked | (upsert & nulls_of(body.column(self._generator.record_key_fields[0])))
         return without_row(value, asked)
 
     def _no_rows(self, op: pa.Array, of_row: Mask, truncate: Mask) -> tuple[Mask, pa.Array]:
-        """(events that are of no row, why others are bad)."""
+        """(mask of events without a row, why others are bad)."""
         message = _is(op, "m")
         known = of_row | truncate | message
-        reason = text_where(~known, "no Debezium event: its op is none of c, r, u, d, t, m (is it another format?)")
+        reason = text_where(~known, "not a Debezium event: its op is not c, r, u, d, t or m (is it another format?)")
         if self._rules.truncate == "fail":
-            reason = pc.coalesce(reason, text_where(truncate, EMPTIED))
+            reason = pc.coalesce(reason, text_where(truncate, TRUNCATE))
         return message | (truncate if self._rules.truncate != "fail" else np.zeros(len(op), np.bool_)), reason
 
     @staticmethod
     def _after_its_delete(batch: pa.RecordBatch, tombstone: Mask, delete: Mask) -> Mask:
-        """Tombstones that only repeat the delete before them, in the same partition and of the same key."""
+        """Mask of tombstones that only repeat the delete before them, with the same topic partition and key."""
         at = np.flatnonzero(tombstone)
         at = at[at > 0]
         skip = np.zeros(len(tombstone), np.bool_)
@@ -204,7 +210,7 @@ class DebeziumEvents:
         return skip
 
     def _with_keys(self, body: pa.Table, batch: pa.RecordBatch, delete: Mask) -> pa.Table:
-        """The rows; deletes have the key columns of their message alone, or of ``before`` where there is no message key."""
+        """The rows. Deletes have only the key columns of their message, or of ``before`` where the message has no key."""
         rows = body.select(self._schema.names)
         at = np.flatnonzero(delete)
         if not len(at):
@@ -222,12 +228,12 @@ class DebeziumEvents:
         return rows
 
     def _key_faults(self, batch: pa.RecordBatch, of_row: Mask, rows: pa.Table, delete: Mask) -> pa.Array:
-        """Why no row can be named: a message without a key, or a delete whose key lacks a column."""
+        """Why an event does not identify its row: a message without a key, or a delete whose key lacks a column."""
         keyless = nulls_of(batch.column("key")) & nulls_of(batch.column("src")) & of_row
         if not self._needs_message_key:
             keyless &= nulls_of(batch.column("value"))
         text = (
-            "the message has no key, so nothing says which row it is of: give the table a primary key, or the connector "
+            "the message has no key, so its row is unknown: give the source's table a primary key, or set the connector's "
             "message.key.columns"
         )
         reason = text_where(keyless, text)
@@ -249,10 +255,10 @@ class DebeziumEvents:
         return reason
 
     def _order(self, body: pa.Table, tombstone: Mask, of_row: Mask) -> tuple[pa.Array | None, Mask, pa.Array]:
-        """(what orders the events, upserts that may come without, why others have no order).
+        """(ordering values, mask of upserts that may lack one, why others have none).
 
-        A row of an incremental snapshot has no position in the log: it is newer than all before it in its partition, so it
-        keeps the order that the row has and wins by arrival.
+        A row of an incremental snapshot has no position in the log. It is newer than all records before it in its
+        partition, so it keeps the row's ordering value and wins by arrival.
         """
         order, nothing = self._rules.order, pa.nulls(len(tombstone), _TEXT)
         snapshot = np.zeros(len(tombstone), np.bool_)
@@ -267,11 +273,11 @@ class DebeziumEvents:
         if self._ordered:
             return None, snapshot, nothing
         missing = nulls_of(values) & of_row & ~tombstone & ~snapshot
-        text = f"has no {where}, which tagstream.debezium.order={order} orders by"
+        text = f"has no {where}, which tagstream.debezium.order={order} needs"
         return only_where(~tombstone, values), snapshot, text_where(missing, text)
 
     def _changed(self, batch: pa.RecordBatch, delete: Mask) -> tuple[Mask | None, pa.Array | None]:
-        """(deletes whose rows go on under another key, the record keys of those rows)."""
+        """(mask of deletes whose rows continue with another key, the record keys of those rows)."""
         if "new_key" not in batch.schema.names:
             return None, None
         header = flat(batch.column("new_key"))
@@ -279,7 +285,7 @@ class DebeziumEvents:
         return (changed, self._named_keys(header, changed)) if changed.any() else (None, None)
 
     def _named_keys(self, header: pa.Array, where: Mask) -> pa.Array:
-        """The record keys that headers name, null elsewhere."""
+        """The record keys in headers, null for other rows."""
         at = np.flatnonzero(where)
         found, _ = self._keys.decode(header.take(pa.array(at)))
         place = np.full(len(header), -1, np.int64)
@@ -289,7 +295,7 @@ class DebeziumEvents:
     def _lacking(
         self, rows: pa.Table, batch: pa.RecordBatch, upsert: Mask
     ) -> tuple[pa.Array | None, pa.Array | None, pa.Array]:
-        """(columns that were not sent, keys of the rows that hold them after a change of key, why it cannot be known)."""
+        """(columns that were not sent, keys of the rows that have them after a change of key, why these are unknown)."""
         masks = {
             i: self._placeholder.find(flat(rows.column(f.name))) & upsert
             for i, f in enumerate(self._schema)
@@ -305,10 +311,10 @@ class DebeziumEvents:
             return lacking, None, reason
         keys = self._named_keys(header, asked)
         unknown = nulls_of(keys) & asked
-        text = "its header __debezium.oldkey, which names the row that holds values not sent, has no key"
+        text = "its header __debezium.oldkey, which names the row with the values that were not sent, has no key"
         reason = text_where(unknown, text)
         if not self._global:
-            text = "values that were not sent are in the row of another key, which index.global.enabled=false does not find"
+            text = "values that were not sent are in the row of another key, which needs index.global.enabled=true"
             reason = pc.coalesce(reason, text_where(asked, text))
         return lacking, keys, reason
 

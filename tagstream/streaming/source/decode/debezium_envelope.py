@@ -1,8 +1,8 @@
-"""What is read of Debezium's records, as envelopes or flattened: the row, its order, values that were not sent.
+"""The fields of Debezium's records, as envelopes or flattened: the row, its order, and values that were not sent.
 
-Only PostgreSQL sends the placeholder, for values stored out of line that did not change (change-formats: TOAST).
-Its form depends on the type of the column. A text: itself. Bytes: its bytes. An array of texts: itself alone. An
-array of whole numbers or dates: its bytes as numbers. An array of uuids: the uuid made of it.
+Only PostgreSQL sends the placeholder, for values that are stored out of line and did not change (TOAST). Its form
+depends on the type of the column. A text: itself. Bytes: its bytes. An array of texts: only itself. An array of whole
+numbers or dates: its bytes as numbers. An array of uuids: the uuid made from it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tagstream.table.chunks import flat
 
 Order = Literal["lsn", "binlog", "arrival"]
 
-# Columns beside the row's; a name of Avro's cannot begin so.
+# Columns in addition to the row's. An Avro name cannot begin with "@".
 OP, LSN, SNAPSHOT, FILE, POS, ROW = "@op", "@lsn", "@snapshot", "@file", "@pos", "@row"
 BEFORE = "@before."
 _TEXT, _LONG = pa.string(), pa.int64()
@@ -38,7 +38,7 @@ PLACES: list[tuple[Path, Path, Path]] = [
     (("source", "db"), ("source", "schema"), ("source", "table")),
     (("payload", "source", "db"), ("payload", "source", "schema"), ("payload", "source", "table")),
 ]
-# Columns that HoodieStreamer's Debezium sources put in front of the row, where a table has them.
+# Columns that HoodieStreamer's Debezium sources add before the row, where a table has them.
 STREAMER_COLUMNS: dict[str, Path] = {
     "_change_operation_type": ("op",),
     "_upstream_event_processed_ts_ms": ("ts_ms",),
@@ -55,19 +55,19 @@ STREAMER_COLUMNS: dict[str, Path] = {
 
 
 def beside(order: Order) -> list[tuple[pa.Field, Path]]:
-    """The fields that are read beside the row, with their places in an envelope."""
+    """The fields that are read in addition to the row, with their paths in an envelope."""
     fields, paths = name_fields(*PLACES[0])
     found = [(pa.field(OP, _TEXT), ("op",)), *((field, paths[field.name]) for field in fields)]
     return found + [(pa.field(name, kind), path) for name, kind, path in _BESIDE[order]]
 
 
 def row_path(name: str) -> Path:
-    """Where an envelope has a column of the table."""
+    """The path of a table's column in an envelope."""
     return STREAMER_COLUMNS.get(name, ("after", name))
 
 
 def binlog_order(body: pa.Table) -> pa.Array:
-    """Positions in MySQL's binlog as bytes that sort as they do: file number, position, row; null where one is unknown."""
+    """Positions in MySQL's binlog as bytes with the same order: file number, position, row. Null where one is unknown."""
     numbers = pc.extract_regex(flat(body.column(FILE)), r"\.(?P<n>[0-9]{1,9})$")
     file = pc.struct_field(numbers, "n").cast(_LONG)
     pos, row = flat(body.column(POS)), pc.fill_null(flat(body.column(ROW)), 0)
@@ -88,7 +88,7 @@ def _big(values: pa.Array, kind: str) -> np.ndarray:
 def envelope_fields(
     schema: pa.Schema, key_fields: Sequence[str], order: Order, *, files: bool
 ) -> tuple[pa.Schema, dict[str, Path]]:
-    """The columns that are read of an envelope, and their places."""
+    """The columns that are read from an envelope, and their paths."""
     fields = [*schema, *(field for field, _ in beside(order))]
     paths = {f.name: row_path(f.name) for f in schema} | {field.name: path for field, path in beside(order)}
     for name in key_fields if files else ():
@@ -97,7 +97,7 @@ def envelope_fields(
     return pa.schema(fields), paths
 
 
-# Where a flattened record (ExtractNewRecordState) has what is beside the row: `add.fields=op,source.lsn` or `...,lsn`.
+# The paths of additional fields in a flattened record (ExtractNewRecordState): `add.fields=op,source.lsn` or `...,lsn`.
 _DELETED, _MARK, _SHORT = "@deleted", "@mark", "@short."
 _FLAT: Mapping[str, tuple[Path, Path]] = {
     LSN: (("__source_lsn",), ("__lsn",)),
@@ -118,7 +118,7 @@ FLAT_PLACES: list[tuple[Path, Path, Path]] = [
 
 
 def flat_fields(schema: pa.Schema, order: Order) -> tuple[pa.Schema, dict[str, Path]]:
-    """The columns that are read of a flattened record, and their places."""
+    """The columns that are read from a flattened record, and their paths."""
     fields = [*schema, pa.field(OP, _TEXT), pa.field(_DELETED, _TEXT), pa.field(_MARK, pa.bool_())]
     paths: dict[str, Path] = {f.name: (f.name,) for f in schema}
     paths |= {OP: ("__op",), _DELETED: ("__deleted",), _MARK: ("_hoodie_is_deleted",)}
@@ -130,14 +130,16 @@ def flat_fields(schema: pa.Schema, order: Order) -> tuple[pa.Schema, dict[str, P
 
 
 class FlatBody:
-    """Flattened records as if they were envelopes. A delete says so by a text, or by an operation that was asked for."""
+    """Decodes flattened records as if they were envelopes. A delete is marked by a text, or by an operation field that
+    the connector adds.
+    """
 
     def __init__(self, body: Body, order: Order) -> None:
         self._body = body
         self._order = order
 
     def decode(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """Rows with what stands beside them in an envelope; a record without a position counts as it arrives."""
+        """Rows with the additional columns of an envelope. A record without a position counts as it arrives."""
         rows, reason = self._body.decode(values)
         deleted = pa.array(mask_of(pc.equal(flat(rows.column(_DELETED)), "true")) | mask_of(rows.column(_MARK)))
         op = pc.if_else(deleted, "d", pc.coalesce(flat(rows.column(OP)), pa.scalar("u")))
@@ -167,11 +169,11 @@ class Placeholder:
         digest[6], digest[8] = (
             digest[6] & 0x0F | 0x30,
             digest[8] & 0x3F | 0x80,
-        )  # a uuid of version 3, as Java names bytes
+        )  # a uuid of version 3, as Java's UUID.nameUUIDFromBytes makes it
         self._texts = (text, str(uuid.UUID(bytes=bytes(digest))))
 
     def can_be_in(self, kind: pa.DataType) -> bool:
-        """Whether a column of this type can hold it."""
+        """Whether a column of this type can have it."""
         t = pa.types
         if t.is_list(kind):
             inner = kind.value_type
@@ -179,7 +181,7 @@ class Placeholder:
         return bool(t.is_string(kind) or t.is_binary(kind))
 
     def find(self, column: pa.Array) -> Mask:
-        """The mask of the rows that have it; all false for a type that cannot."""
+        """Mask of the rows that have it; all false for a type that cannot have it."""
         t = pa.types
         if t.is_string(column.type):
             return mask_of(pc.equal(column, self._text))

@@ -1,7 +1,8 @@
-"""How a column comes on the wire and what is made of it: Kafka Connect's and Debezium's names of types.
+"""How a column's values are encoded in records, and how they are converted: the type names of Kafka Connect and
+Debezium.
 
-The name decides, not the JSON or Avro type (Debezium's documentation, "Data type mappings"): the same ``int64`` is a number,
-a time of day or a moment. Without a name a value is taken by the column's own type.
+The name decides, not the JSON or Avro type (Debezium's documentation, "Data type mappings"): the same ``int64`` may be
+a number, a time of day or a timestamp. A value without a name is read as the column's type.
 """
 
 from __future__ import annotations
@@ -47,10 +48,11 @@ _PER_DAY = {"s": 86_400, "ms": 86_400_000, "us": 86_400_000_000, "ns": 86_400_00
 
 @dataclass(frozen=True)
 class Encoding:
-    """One value's form on the wire. ``scale`` of decimals, ``unit`` of ticks; ``wire``: the plain type that is read there,
-    where it is not the column's own (a float in a column of doubles).
+    """The encoding of one value. ``scale``: of decimals. ``unit``: of ticks. ``wire``: the plain type to read, where it
+    is not the column's (a float in a column of doubles).
 
-    ``nested``: ``parts`` are the forms of a record's fields by name, ``item`` that of a list's items or a map's values.
+    ``nested``: ``parts`` are the encodings of a record's fields by name, ``item`` that of a list's items or a map's
+    values.
     """
 
     kind: Kind = "plain"
@@ -61,7 +63,7 @@ class Encoding:
     item: Encoding | None = None
 
     def part(self, name: str) -> Encoding:
-        """The form of a record's field."""
+        """The encoding of a record's field."""
         return next((encoding for known, encoding in self.parts if known == name), PLAIN)
 
 
@@ -69,13 +71,13 @@ PLAIN = Encoding()
 
 
 def nested(parts: Iterable[tuple[str, Encoding]] = (), item: Encoding | None = None) -> Encoding:
-    """The form of a record, list or map; plain where all in it is."""
+    """The encoding of a record, list or map; plain where all in it is plain."""
     found = tuple((name, encoding) for name, encoding in parts if encoding != PLAIN)
     return Encoding("nested", parts=found, item=item) if found or item not in (None, PLAIN) else PLAIN
 
 
 def by_name(name: str | None, scale: int = 0, wire: pa.DataType | None = None) -> Encoding:
-    """The encoding that a type's name says."""
+    """The encoding for a type's name."""
     if name == DECIMAL:
         return Encoding("decimal", scale)
     if name == VARIABLE:
@@ -88,7 +90,7 @@ def by_name(name: str | None, scale: int = 0, wire: pa.DataType | None = None) -
 
 
 def for_column(encoding: Encoding, target: pa.DataType) -> Encoding:
-    """The encoding of a column of type ``target``: bytes are in a text, a plain value is read as the column's own type.
+    """The encoding for a column of type ``target``: bytes are in a text, a plain value is read as the column's type.
 
     A record, list or map in which all is plain is read as its own type as a whole.
     """
@@ -116,7 +118,7 @@ def _for_nested(encoding: Encoding, target: pa.DataType) -> Encoding:
 
 
 def json_type(encoding: Encoding, target: pa.DataType) -> pa.DataType:
-    """The type that the JSON decoder is asked for."""
+    """The type for the JSON decoder to read."""
     if encoding.kind == "nested":
         if pa.types.is_struct(target):
             return pa.struct([f.with_type(json_type(encoding.part(f.name), f.type)) for f in target])
@@ -140,9 +142,9 @@ def json_type(encoding: Encoding, target: pa.DataType) -> pa.DataType:
 def finish(
     column: pa.Array, encoding: Encoding, field: pa.Field, bytes_as: BytesAs, *, truncate: bool = False
 ) -> tuple[pa.Array, pa.Array | None]:
-    """A column as it came into the column's own type, and why a value does not fit (null where it does).
+    """Convert a column to its field's type. Returns also why a value does not fit (null where it does).
 
-    ``truncate``: what a moment has beyond the column's unit is cut off (``tagstream.decode.times``).
+    ``truncate``: the part of a timestamp below the column's unit is cut off (``tagstream.decode.times``).
     """
     if pa.types.is_nested(field.type) and pa.types.is_nested(column.type) and not column.type.equals(field.type):
         return _finish_nested(column, encoding, field, bytes_as, truncate=truncate)
@@ -164,7 +166,10 @@ def finish(
 
 
 def fitted(column: pa.Array, field: pa.Field) -> tuple[pa.Array, pa.Array | None]:
-    """A column cast into a field's type without a loss, and why a value does not fit. One by one only where one does not."""
+    """Cast a column to a field's type without a loss. Returns also why a value does not fit.
+
+    Values are cast one by one only if the cast of the column fails.
+    """
     if column.type.equals(field.type):
         return column, None
     if pa.types.is_string(field.type) and pa.types.is_decimal(column.type):
@@ -177,7 +182,7 @@ def fitted(column: pa.Array, field: pa.Field) -> tuple[pa.Array, pa.Array | None
         pass
     good: list[pa.Array] = []
     why: list[str | None] = []
-    for i in range(len(column)):  # odd records only: a cast of the whole column has just failed
+    for i in range(len(column)):  # rare: only if a cast of the whole column has failed
         one = column.slice(i, 1)
         try:
             good.append(one.cast(field.type))
@@ -189,7 +194,7 @@ def fitted(column: pa.Array, field: pa.Field) -> tuple[pa.Array, pa.Array | None
 
 
 def _narrowed(column: pa.Array, field: pa.Field) -> tuple[pa.Array, pa.Array | None]:
-    """Doubles as floats; one that is too great for a float becomes no infinity."""
+    """Doubles as floats. A value that is too great for a float is rejected, and does not become infinity."""
     made = column.cast(field.type)
     over = mask_of(pc.and_(pc.is_inf(made), pc.invert(pc.is_inf(column))))
     if not over.any():
@@ -201,7 +206,7 @@ def _narrowed(column: pa.Array, field: pa.Field) -> tuple[pa.Array, pa.Array | N
 
 
 def _cut_off(moments: pa.Array, target: pa.DataType) -> pa.Array:
-    """Moments without what they have beyond the target's unit, towards the past."""
+    """Timestamps without the part below the target's unit, rounded to the past."""
     size, own = _PER_DAY[target.unit], _PER_DAY[moments.type.unit]
     if size >= own:
         return moments
@@ -243,7 +248,7 @@ def _finish_nested(
 
 
 def _as_list(column: pa.Array) -> pa.Array:
-    """A map as the list of its entries, which it is."""
+    """A map as the list of its entries."""
     if not pa.types.is_map(column.type):
         return column
     entries = pa.StructArray.from_arrays([column.keys, column.items], names=["key", "value"])
@@ -251,7 +256,7 @@ def _as_list(column: pa.Array) -> pa.Array:
 
 
 def _of_whole(why: pa.Array, lengths: np.ndarray) -> pa.Array:
-    """The first reason of each list's items."""
+    """The first reason among each list's items."""
     bad = np.flatnonzero(~nulls_of(why))
     lists = np.repeat(np.arange(len(lengths)), lengths)[bad]
     of_list, first = np.unique(lists, return_index=True)
@@ -271,7 +276,7 @@ def _bytes(column: pa.Array, _encoding: Encoding, bytes_as: BytesAs) -> Made:
     if not pa.types.is_string(column.type) or bytes_as == "raw":
         return column.cast(pa.binary()), None
     made, wrong = (from_hex if bytes_as == "hex" else from_base64)(column)
-    return made, text_where(wrong, f"is no {bytes_as}") if wrong.any() else None
+    return made, text_where(wrong, f"is not {bytes_as}") if wrong.any() else None
 
 
 def _decimal(column: pa.Array, encoding: Encoding, _bytes_as: BytesAs) -> Made:
@@ -283,7 +288,7 @@ def _decimal(column: pa.Array, encoding: Encoding, _bytes_as: BytesAs) -> Made:
 
 
 def _variable(column: pa.Array, _encoding: Encoding, _bytes_as: BytesAs) -> Made:
-    """Decimals of any scale, as text: a step for each scale that occurs."""
+    """Decimals of any scale, as text. A loop over the scales that occur."""
     scales = pc.fill_null(pc.struct_field(column, "scale"), 0).to_numpy(zero_copy_only=False)
     raw, reason = _bytes(pc.struct_field(column, "value"), Encoding(), "base64")
     out = pa.nulls(len(column), pa.string())
@@ -313,7 +318,7 @@ def _ticks(column: pa.Array, encoding: Encoding, _bytes_as: BytesAs) -> Made:
 
 
 def _of_day(column: pa.Array, encoding: Encoding, field: pa.Field) -> Made:
-    """Ticks of a time of day; in a column of numbers or texts they stay as they are."""
+    """Ticks of a time of day. In a column of numbers or texts they are not converted."""
     if not pa.types.is_time(field.type):
         return fitted(column, field)
     ticks = pc.fill_null(column, 0).to_numpy()
@@ -350,7 +355,7 @@ _MAKE: dict[Kind, Callable[[pa.Array, Encoding, BytesAs], Made]] = {
 
 
 def _beyond(array: pa.Array, field: pa.Field) -> pa.Array | None:
-    """Why a date or a moment cannot be kept: infinity, or a year that readers do not know."""
+    """Why a date or a timestamp cannot be stored: infinity, or a year that readers do not support."""
     t = pa.types
     if t.is_date32(field.type):
         days = pc.fill_null(array.view(pa.int32()), 0).to_numpy().astype(np.int64)

@@ -1,19 +1,18 @@
-"""A batch of JSON records into rows, with the reason for each one that is bad.
+"""Decode a batch of JSON records to rows, with the reason for each bad one.
 
-Two paths: Arrow's JSON reader over whole blocks, and the strict per-record path for what it cannot judge. A block
-that Arrow refuses is halved until what it refuses is a few records. A record's outcome does not depend on its
-neighbours.
+There are two paths: Arrow's JSON reader over whole blocks, and the strict path record by record for what Arrow cannot
+judge. A block that Arrow rejects is halved until only a few records are left. A record's result does not depend on the
+other records.
 
-Arrow's reader takes a stream of values: it accepts two objects in one record, ``null`` between them (a ``null``
-alone kills the process), and ``NaN``. Joined by newlines, records therefore pass only if the reader can make
-nothing but exactly one row of each:
+Arrow's reader reads a stream of values. It accepts two objects in one record, ``null`` between them (a ``null`` alone
+kills the process), and ``NaN``. Records are joined by newlines. So a record may use this path only if the reader can
+make exactly one row of it:
 
-* the record begins with ``{`` and ends with ``}`` (blanks around it aside): what begins as another value never
-  gets in, and an object that is still open at the end meets the next record's ``{`` where no value may be, which
-  is an error;
-* no ``}`` is followed by the beginning of another value: an object that ended early would be followed by one.
+* The record begins with ``{`` and ends with ``}``, apart from blanks. So another kind of value never gets in. An object
+  that is still open at the end is followed by the next record's ``{`` where no value may be, which is an error.
+* No ``}`` is followed by the beginning of another value. An object that ended early would be followed by one.
 
-Texts that merely look so (``"a } b"``) take the strict path, which is slower and never wrong.
+Texts that only look like this (``"a } b"``) use the strict path, which is slower and always correct.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from tagstream.streaming.source.decode.record_format import NO_FACTS, STRICT, De
 _SECOND_VALUE = r"\}[ \t\r\n]*[^,\]} \t\r\n]"
 _NOT_JSON = ("NaN", "Inf")
 # More than 17 significant digits in a decimal fraction, or an exponent so small that digits may be lost: a double
-# would not hold them. Whole numbers are looked at after parsing (from 2**53 on).
+# cannot store them. Whole numbers are checked after parsing (from 2**53 on).
 _LONG_FRACTION = "|".join(
     [
         r"\.[0-9]{18}",
@@ -54,29 +53,30 @@ _LONG_FRACTION = "|".join(
         r"[0-9][eE]-[0-9]{3,}[ \t\r\n,}\]]",
     ]
 )
-# Arrow's decimals look a power of ten up outside of their table for such a scale and may read any digits there.
+# For such a scale, Arrow's decimals read a power of ten from outside of their table, and may get any digits.
 _FAR_DECIMAL = r"[0-9][eE][+-]?[0-9]{2,}[ \t\r\n,}\]\"]|\.[0-9]{39}"
 
 
 def patterns(long_fractions: bool) -> tuple[str, ...]:
-    """RE2 patterns of the records that must take the strict path; ``long_fractions``: those that lose digits in a double.
+    """RE2 patterns of the records that must use the strict path. ``long_fractions``: include those that lose digits in
+    a double.
 
-    Three plain patterns are each searched by their first letter, 4 ms per 15 MB; an alternation is not, 20 ms whatever
-    is in it, so with floats everything goes into one.
+    The three plain patterns are each searched by their first letter, 4 ms per 15 MB. An alternation is not, and takes
+    20 ms whatever it contains. So with floats all patterns are joined.
     """
     plain = (_SECOND_VALUE, *_NOT_JSON)
     return ("|".join((*plain, _LONG_FRACTION)),) if long_fractions else plain
 
 
 def trimmed(texts: pa.StringArray) -> pa.StringArray:
-    """The records without blanks around them; the same array when there are none."""
+    """The records without blanks at either end. The same array when there are none."""
     if pc.all(_whole(texts), min_count=0).as_py():
         return texts
     return pc.utf8_trim(texts, characters=" \t\r\n")
 
 
 def unfit(texts: pa.StringArray, unwanted: tuple[str, ...]) -> npt.NDArray[np.bool_]:
-    """Mask of the (trimmed) records that must take the strict path; nulls are among them."""
+    """Mask of the (trimmed) records that must use the strict path, nulls included."""
     fit = _whole(texts)
     for pattern in unwanted:
         fit = pc.and_(fit, pc.invert(pc.match_substring_regex(texts, pattern)))
@@ -85,7 +85,7 @@ def unfit(texts: pa.StringArray, unwanted: tuple[str, ...]) -> npt.NDArray[np.bo
 
 
 def has_far_decimal(texts: pa.StringArray) -> bool:
-    """True when a record must not be read into a decimal column by Arrow."""
+    """True when Arrow must not read a record into a decimal column."""
     return bool(pc.any(pc.match_substring_regex(texts, _FAR_DECIMAL), min_count=0).as_py())
 
 
@@ -95,15 +95,15 @@ def _whole(texts: pa.StringArray) -> pa.BooleanArray:
 
 Rows = npt.NDArray[np.int64]
 
-_SMALL = 32  # rows of a refused block that are no longer halved
+_SMALL = 32  # a rejected block with so few rows is not halved again
 _BLOCK_BYTES = 1 << 29
 _REFUSALS = (Doubt, pa.ArrowInvalid, pa.ArrowNotImplementedError)
 
 
 class JsonDecoder:
-    """Decodes records of one schema; ``facts``: what its Avro form says beyond the types; ``rules``: how strictly.
+    """Decodes records of one schema. ``facts``: what its Avro form says beyond the types. ``rules``: how strict it is.
 
-    ``paths``: where in the record a column's value is, for those that are not at its top under their own name.
+    ``paths``: where a column's value is in the record, for columns that are not at the top under their own name.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class JsonDecoder:
         self._set_modes({})
 
     def decode(self, values: pa.Array) -> tuple[pa.Table, pa.StringArray]:
-        """(rows, errors), both as long as ``values`` (binary or string): where the error is not null the row is."""
+        """(rows, errors), both as long as ``values`` (binary or string). A row is null where its error is not null."""
         if isinstance(values, pa.ChunkedArray):
             values = values.combine_chunks()
         outcome = _Outcome(self.schema, len(values))
@@ -141,7 +141,7 @@ class JsonDecoder:
         return outcome.table(), pa.array(outcome.errors, pa.string())
 
     def _first_try(self, texts: pa.Array, rows: Rows, outcome: _Outcome) -> None:
-        """Parse the batch; when it is refused, learn the columns' forms anew once before halving."""
+        """Parse the batch. When Arrow rejects it, learn the columns' JSON forms once more before halving."""
         if self._take(texts, rows, outcome):
             return
         sample = rows[np.linspace(0, len(rows) - 1, min(SAMPLE, len(rows))).astype(np.int64)]
@@ -153,7 +153,7 @@ class JsonDecoder:
         self._halve(texts, rows, outcome)
 
     def _halve(self, texts: pa.Array, rows: Rows, outcome: _Outcome) -> None:
-        """Rows that were refused together, in ever smaller blocks."""
+        """Decode rows that Arrow rejected as one block, in smaller and smaller blocks."""
         if len(rows) <= _SMALL:
             outcome.doubtful.append(rows)
             return
@@ -162,7 +162,7 @@ class JsonDecoder:
                 self._halve(texts, half, outcome)
 
     def _take(self, texts: pa.Array, rows: Rows, outcome: _Outcome) -> bool:
-        """Parse ``rows`` as one block; False when Arrow refuses it."""
+        """Parse ``rows`` as one block. False when Arrow rejects it."""
         block = texts if len(rows) == len(texts) else texts.take(pa.array(rows))
         if block.nbytes > _BLOCK_BYTES and len(rows) > 1:
             return False
@@ -190,7 +190,7 @@ class JsonDecoder:
             parse_options=pj.ParseOptions(explicit_schema=self._read_schema, unexpected_field_behavior="ignore"),
         )
         if table.num_rows != len(block):
-            raise Doubt  # the guard makes this impossible; rows must never slip against their positions
+            raise Doubt  # the checks before make this impossible; rows must always match their positions
         columns, doubt = [], None
         for field in self.schema:
             flat = at_path(table, self._paths[field.name])
@@ -202,7 +202,7 @@ class JsonDecoder:
         return columns, doubt
 
     def _strictly(self, texts: pa.Array, rows: Rows, outcome: _Outcome) -> None:
-        """Decide on every one of ``rows`` alone. A loop over records, since each needs a verdict of its own."""
+        """Decode each of ``rows`` separately. A loop over records, since each needs its own result."""
         good: list[int] = []
         decoded: list[dict[str, Any]] = []
         for i in rows.tolist():
@@ -217,12 +217,14 @@ class JsonDecoder:
                 outcome.errors[i] = str(e)
             except TooDeep:
                 if not (self._arrow_can and self._alone(texts, i, outcome)):
-                    outcome.errors[i] = "not JSON that can be read: nested too deeply"
+                    outcome.errors[i] = "not readable JSON: nested too deeply"
         if good:
             outcome.add(np.array(good, np.int64), pa.Table.from_pylist(decoded, self._nullable))
 
     def _alone(self, texts: pa.Array, i: int, outcome: _Outcome) -> bool:
-        """Arrow's verdict on one record that is too deep for the strict path (deep in a field that nobody reads)."""
+        """Let Arrow decode one record that is nested too deeply for the strict path, in a field that is not read. False
+        if it cannot.
+        """
         text = texts.slice(i, 1)
         if unfit(text, self._unwanted)[0]:
             return False
@@ -243,7 +245,7 @@ class JsonDecoder:
 
 
 class _Outcome:
-    """The rows of a batch as they are found, put into order at the end."""
+    """The rows of a batch in the order in which they are decoded; sorted at the end."""
 
     def __init__(self, schema: pa.Schema, length: int) -> None:
         self.errors: list[str | None] = [None] * length
@@ -254,12 +256,12 @@ class _Outcome:
         self._tables: list[pa.Table] = []
 
     def add(self, rows: Rows, table: pa.Table) -> None:
-        """The decoded ``table`` of the batch's ``rows``."""
+        """Add the decoded ``table`` for the batch's ``rows``."""
         self._rows.append(rows)
         self._tables.append(table)
 
     def table(self) -> pa.Table:
-        """All rows in the batch's order; a row of nulls where there is an error."""
+        """All rows in the batch's order, with a row of nulls where there is an error."""
         rows = np.concatenate(self._rows) if self._rows else np.empty(0, np.int64)
         if len(self._tables) == 1 and len(rows) == self._length:
             return self._tables[0]
@@ -270,12 +272,12 @@ class _Outcome:
 
 
 def _texts(values: pa.Array, errors: list[str | None]) -> pa.StringArray:
-    """The records as text; null, with the error, where one is not UTF-8."""
+    """The records as text. A record that is not UTF-8 is null and gets an error."""
     try:
         return values.cast(pa.string())
     except pa.ArrowInvalid:
         out: list[str | None] = []
-        for i, raw in enumerate(values.to_pylist()):  # Arrow does not say which one it was; 0.3 us a record
+        for i, raw in enumerate(values.to_pylist()):  # Arrow does not say which record it was; 0.3 us per record
             try:
                 out.append(None if raw is None else str(raw, "utf-8"))
             except UnicodeDecodeError as e:

@@ -1,7 +1,7 @@
-"""A record decoded: what the index needs (key, partition, ordering, delete or not), the row, whether it is good.
+"""Decode a record: what the index needs (key, partition, ordering value, delete or not), the row, and whether it is
+good.
 
-After the tag step no record may be dropped, so everything that makes one bad is found here. A record is parsed
-once.
+After the tag step no record may be dropped, so all reasons for a bad record are found here. A record is parsed once.
 
 A state key identifies a row for the index: ``GLOBAL_KEY + key`` or ``PARTITIONED_KEY + partition + NUL + key``.
 """
@@ -16,7 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.state.ordering import ordering_codes, ordering_kind
-from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION, GLOBAL_KEY, PARTITIONED_KEY
+from tagstream.state.tag_batch import (
+    FLAG_DELETE,
+    FLAG_NO_ORDERING,
+    FLAG_NO_PARTITION,
+    GLOBAL_KEY,
+    PARTITIONED_KEY,
+    Flag,
+)
 from tagstream.streaming.source.decode.columns import header_texts, mask_of, nulls_of, only_where, text_where
 from tagstream.streaming.source.decode.plain_json import PlainJson, with_delete_mark
 from tagstream.streaming.source.decode.record_format import (
@@ -36,7 +43,7 @@ from tagstream.table.keys.keys import DEFAULT_PARTITION, KeyGenerator, check_par
 
 
 def state_keys(keys: pa.Array, partitions: pa.Array, *, global_index: bool) -> pa.Array:
-    """State keys (binary) of record keys in their partitions; a global index leaves the partitions out."""
+    """State keys (binary) of record keys in their partitions. A global index ignores the partitions."""
     if global_index:
         return pc.binary_join_element_wise(GLOBAL_KEY, keys.cast(pa.binary()), b"")
     prefix = pc.binary_join_element_wise(PARTITIONED_KEY, partitions.cast(pa.binary()), b"")
@@ -44,19 +51,21 @@ def state_keys(keys: pa.Array, partitions: pa.Array, *, global_index: bool) -> p
 
 
 def record_keys(skeys: pa.Array) -> pa.Array:
-    """Record keys (string) of state keys, null for a null: after the first byte, or the NUL that ends the partition path."""
+    """Record keys (string) of state keys, null for a null: the text after the first byte, or after the NUL that ends
+    the partition path.
+    """
     flat = skeys.cast(pa.string())
-    first = pc.first(flat).as_py()  # that is not null
+    first = pc.first(flat).as_py()  # the first one that is not null
     if first is not None and first[:1] != GLOBAL_KEY.decode():
         return pc.list_element(pc.split_pattern(flat, "\0", max_splits=1), 1)
     # binary_slice of Arrow 26 fails on binary values ("Negative buffer resize"); the text form does not
     return pc.utf8_slice_codeunits(flat, 1)
 
 
-FLAG_BAD = 8
-FLAG_SKIPPED = 16  # says nothing of a row: counted in the tag step, and left there
-FLAG_EMPTIED = 64  # every row from before the ordering value is gone: told to all key groups, skipped itself
-FLAG_IMAGE = 32  # no record: asks for the row of its key as it was before the ordering value
+FLAG_BAD = Flag.BAD.value
+FLAG_SKIPPED = Flag.SKIPPED.value
+FLAG_IMAGE = Flag.IMAGE.value
+FLAG_TRUNCATE = Flag.TRUNCATE.value
 
 HEADERS = "headers"
 
@@ -64,13 +73,13 @@ Mask = npt.NDArray[np.bool_]
 
 
 class KeyDecoder:
-    """Decodes records of one schema; ``facts``: what its Avro form says beyond the types; ``rules``: how strictly.
+    """Decodes records of one schema. ``facts``: what its Avro form says beyond the types. ``rules``: how strict it is.
 
-    ``merge_on_read``: deletes go to log files, whose blocks do not hold every decimal. ``refuse_collisions``: a composite
-    key that other values would make, too, is bad. ``record_format``: how events are read; plain JSON by default, where
-    ``partial`` makes a field that a record lacks one that was not sent. ``watch``: what the format tells of schemas.
-    ``longest_key``: bytes of a record key; a longer one is bad. ``partition_in_path_alone``: no row has the partition
-    columns, so a record whose path does not give their values back is bad.
+    ``merge_on_read``: deletes go to log files, whose blocks cannot store every decimal. ``refuse_collisions``: a
+    composite key that other values would also make is bad. ``record_format``: how events are read. The default is plain
+    JSON, where ``partial`` means that a field which a record lacks was not sent. ``watch``: gets the schemas of
+    records. ``longest_key``: the most bytes of a record key; a longer one is bad. ``partition_in_path_alone``: rows do
+    not store the partition columns, so a record whose path does not give their values back is bad.
     """
 
     def __init__(
@@ -90,7 +99,7 @@ class KeyDecoder:
         longest_key: int | None = None,
         partition_in_path_alone: bool = False,
     ) -> None:
-        key_generator.check(schema, digits=True)  # the start has seen to a new table
+        key_generator.check(schema, digits=True)  # for a new table the start has checked it
         self._longest_key = longest_key
         self._in_path_alone = partition_in_path_alone
         self.watch = watch
@@ -115,25 +124,31 @@ class KeyDecoder:
 
     @property
     def wants_table(self) -> bool:
-        """Whether the stream's records name tables, and it does not know yet which one it reads."""
+        """Whether the stream's records name tables, and the stream has no table yet."""
         return isinstance(self._format, NamesTables) and self._format.wants_table
 
     def first_table(self) -> str | None:
-        """The first table that was seen since the last call, of a stream that has none yet."""
+        """The first table that was seen since the last call, for a stream that has none yet."""
         return self._format.first_table() if isinstance(self._format, NamesTables) else None
 
     def keys(self, batch: pa.RecordBatch, partition_depth: int | None = None) -> pa.RecordBatch:
         """One row per event of ``batch`` (``key, value, src, pos_hi, pos_lo``), without the blank lines of files.
+        Columns:
 
-        Columns: ``skey`` (the state's key; the message key of a bad record), ``part``, ``ord`` (order-preserving int64,
-        binary for a text; 0 or empty where unknown), ``flags`` (1 delete, 2 no ordering, 4 no partition, of an upsert: none
-        was sent, 8 bad, 16 skipped), ``src, pos_hi, pos_lo`` as given, ``row`` (struct of the schema's fields, all
-        nullable; of no use where bad), ``value`` (the bytes of a bad record, and of one that lacks columns, else null),
-        ``reason`` (why bad, else null); of a format whose records may lack columns also ``absent``, ``old``
-        and ``new`` (``Events.absent``; state keys: of the row that holds them, or of a delete's own row if a later record
-        needs it, and that record's);
-        of messages with headers ``headers``, as JSON (``header_texts``), where ``value`` is.
-        ``partition_depth``: of the table's partitions, where it is known; a path of another one is bad.
+        - ``skey``: the state's key; the message key of a bad record
+        - ``part``: partition path
+        - ``ord``: order-preserving int64, binary for a text; 0 or empty where unknown
+        - ``flags``: 1 delete, 2 no ordering value, 4 no partition (of an upsert: none was sent), 8 bad, 16 skipped,
+          64 truncate
+        - ``src, pos_hi, pos_lo``: as given
+        - ``row``: struct of the schema's fields, all nullable; undefined for a bad record
+        - ``value``: the bytes of a bad record, and of one that lacks columns, else null
+        - ``reason``: why the record is bad, else null
+        - ``absent``, ``old``, ``new``, for a format whose records may lack columns: ``Events.absent``; the state key of the
+          row that has the lacking values, or of a delete's own row if a later record needs it; the state key of that record
+        - ``headers``, for messages with headers: as JSON (``header_texts``), where ``value`` is set
+
+        ``partition_depth``: depth of the table's partitions, where known; a path with another depth is bad.
         """
         events = self._format.read(batch)
         batch, rows, deleted = events.batch, events.rows, events.deleted
@@ -159,8 +174,8 @@ class KeyDecoder:
         bad = ~nulls_of(reason)
         flags = deleted * FLAG_DELETE + no_order * FLAG_NO_ORDERING + (no_part | stays) * FLAG_NO_PARTITION
         flags = np.where(events.skipped, FLAG_SKIPPED, flags)
-        if events.emptied is not None:
-            flags = np.where(events.emptied, FLAG_SKIPPED | FLAG_EMPTIED, flags)
+        if events.truncates is not None:
+            flags = np.where(events.truncates, FLAG_SKIPPED | FLAG_TRUNCATE, flags)
         aside = bad | events.skipped
         skey = state_keys(keys, parts, global_index=self._global)
         if aside.any():
@@ -178,8 +193,8 @@ class KeyDecoder:
             "reason": reason,
         }
         if self._format.may_lack:
-            columns |= self._held_elsewhere(events, ~aside, skey)
-            # a record whose values turn out to be nowhere is bad, too
+            columns |= self._values_in_other_rows(events, ~aside, skey)
+            # a record whose lacking values are found nowhere becomes bad later
             bad = bad | ~nulls_of(columns["absent"])
             columns["value"] = only_where(bad, batch.column("value"))
         if HEADERS in batch.schema.names:
@@ -187,15 +202,19 @@ class KeyDecoder:
         return pa.RecordBatch.from_pydict(columns)
 
     def _too_long(self, keys: pa.Array) -> pa.Array:
-        """Why an index cannot hold a record key; null where it can."""
+        """Why an index cannot store a record key; null where it can."""
         if self._longest_key is None:
             return pa.nulls(len(keys), pa.string())
         lengths = pc.fill_null(pc.binary_length(keys), 0)
         great = mask_of(pc.greater(lengths, self._longest_key))
-        return text_where(great, f"the record key is longer than the {self._longest_key} bytes that the index can hold")
+        return text_where(
+            great, f"the record key is longer than the {self._longest_key} bytes that the index can store"
+        )
 
     def _no_partition(self, rows: pa.Table, parts: pa.Array, deleted: Mask, by_key: Mask) -> Mask:
-        """Deletes that take their partition from the index: a partition field is null. Only a global index can."""
+        """Deletes that get their partition from the index, because a partition field is null. Only possible with a
+        global index.
+        """
         if not self._generator.partition_fields or not deleted.any():
             return np.zeros(len(parts), np.bool_)
         if not self._global:
@@ -206,7 +225,7 @@ class KeyDecoder:
         return by_key | (deleted & unknown)
 
     def _order(self, events: Events) -> tuple[Mask, pa.Array]:
-        """(events without an ordering value, the values)."""
+        """(mask of events without an ordering value, the encoded values)."""
         rows, count = events.rows, events.rows.num_rows
         if events.ordering is not None:
             empty = pa.scalar(b"" if pa.types.is_binary(events.ordering.type) else 0, events.ordering.type)
@@ -216,7 +235,7 @@ class KeyDecoder:
         return self._ordering.read(rows)
 
     def _order_faults(self, events: Events) -> pa.Array:
-        """Why a record's ordering value cannot be used; null where it can, or none is needed."""
+        """Why a record's ordering value cannot be used; null where it can, or where none is needed."""
         if self._ordering is None or events.ordering is not None:
             return pa.nulls(events.rows.num_rows, pa.string())
         free = events.deleted | events.skipped
@@ -224,8 +243,8 @@ class KeyDecoder:
             free = free | events.unordered
         return self._ordering.faults(events.rows, ~free)
 
-    def _held_elsewhere(self, events: Events, good: Mask, skey: pa.Array) -> dict[str, pa.Array]:
-        """Columns ``absent``, ``old`` and ``new``."""
+    def _values_in_other_rows(self, events: Events, good: Mask, skey: pa.Array) -> dict[str, pa.Array]:
+        """The columns ``absent``, ``old`` and ``new``."""
         nothing = pa.nulls(len(good), pa.binary())
         absent = nothing if events.absent is None else only_where(good, events.absent)
         parts = pa.nulls(len(good), pa.string())
@@ -240,7 +259,7 @@ class KeyDecoder:
 
 
 class _RowOrder:
-    """How rows of a schema are ordered by its ordering fields; ``merge_on_read``: deletes go to log files."""
+    """The order of a schema's rows by its ordering fields. ``merge_on_read``: deletes go to log files."""
 
     def __init__(self, schema: pa.Schema, fields: Sequence[str], *, merge_on_read: bool) -> None:
         for name in fields:
@@ -251,18 +270,18 @@ class _RowOrder:
                 )
         self._fields = tuple(fields)
         self._merge_on_read = merge_on_read
-        ordering_kind(ordering_type(schema, fields))  # says what can't be one
+        ordering_kind(ordering_type(schema, fields))  # raises for a type that can't be ordered
         self._floats = [name for name in fields if pa.types.is_floating(type_of(schema, name))]
 
     def read(self, rows: pa.Table) -> tuple[Mask, pa.Array]:
-        """(rows without an ordering value, the codes of the values; 0 or empty where there is none)."""
+        """(mask of rows without an ordering value, the encoded values; 0 or empty where there is none)."""
         values = ordering_column(rows, self._fields)
         if values is None:
             return np.zeros(rows.num_rows, np.bool_), pa.array(np.zeros(rows.num_rows, np.int64))
         return nulls_of(values), ordering_codes(values)
 
     def faults(self, rows: pa.Table, needed: Mask) -> pa.Array:
-        """Why a row's value cannot be used; null where it can be. ``needed``: rows that must have one."""
+        """Why a row's ordering value cannot be used; null where it can. ``needed``: rows that must have one."""
         reason = pa.nulls(rows.num_rows, pa.string())
         for name in self._fields:
             column = column_of(rows, name)
@@ -276,14 +295,14 @@ class _RowOrder:
             if great is not None:
                 text = (
                     f"ordering field {name} has more than {DECIMAL_DIGITS} digits before the point, which the deletes of "
-                    "a merge-on-read table cannot hold"
+                    "a merge-on-read table cannot store"
                 )
                 reason = pc.coalesce(reason, text_where(great, text))
         return reason
 
 
 def _heads(generator: KeyGenerator, ordering_fields: Sequence[str]) -> list[str]:
-    """The columns that a delete needs."""
+    """The columns that a delete needs, with the struct columns of nested fields."""
     fields = (*generator.record_key_fields, *generator.partition_fields, *ordering_fields)
     return [part for name in fields for part in (name, name.split(".")[0])]
 

@@ -1,10 +1,10 @@
-"""Numbers, dates and times as text: which literals a column's type holds without a loss.
+"""Numbers, dates and times as text: which literals a column's type can store without a loss.
 
-These rules decide for both paths of the decoder: the Arrow path accepts nothing that they refuse.
+Both paths of the decoder use these rules: the Arrow path accepts nothing that they reject.
 
-A number keeps every digit. Dates and times are numbers in the Avro unit, or ISO texts; they are exact or refused.
-A text without a zone is taken as UTC in a column of instants. A text with one is refused in a local column, which
-could not keep it.
+A number keeps every digit. Dates and times are numbers in the Avro unit, or ISO texts. They are exact or rejected. In a
+column of instants, a text without a zone is read as UTC. In a local column a text with a zone is rejected, since the
+column could not store the zone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pyarrow as pa
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 _ROUNDED = Context(prec=100, rounding=ROUND_HALF_UP)
 NOT_NUMBERS = ("NaN", "Infinity", "-Infinity")  # as Jackson and Spark write them
-_MAX_DIGITS = 40  # nothing a column can hold has more digits before or after the point
+_MAX_DIGITS = 40  # no column can store more digits before or after the point
 
 EXACT_DOUBLE = 2.0**53
 EXACT_FLOAT = 2.0**24
@@ -30,16 +30,18 @@ SMALLEST_FLOAT = 1.1754943508222875e-38
 
 
 class Misfit(Exception):
-    """A value that its column cannot hold; the text says why, without the column's name."""
+    """A value that its column cannot store. The text says why, without the column's name."""
 
 
 def shown(text: str) -> str:
-    """A value for a message, cut when long."""
+    """A value for a message, shortened when long."""
     return text if len(text) <= 40 else text[:37] + "..."
 
 
 def exact(text: str) -> Decimal:
-    """The decimal value of a number's text. Misfit when it is no number, or has an exponent no column can hold."""
+    """The decimal value of a number's text. Misfit when it is not a number, or has an exponent that no column can
+    store.
+    """
     if not _NUMBER.fullmatch(text):
         raise Misfit(f"{shown(text)!r} is not a number")
     try:
@@ -50,7 +52,7 @@ def exact(text: str) -> Decimal:
 
 
 def to_int(text: str, bits: int) -> int:
-    """The whole number that ``text`` is, also when written 1.0 or 1e3."""
+    """The whole number of ``text``, which may also be written 1.0 or 1e3."""
     value = exact(text)
     if not value:
         return 0
@@ -65,9 +67,9 @@ def to_int(text: str, bits: int) -> int:
 
 
 def to_double(text: str, *, rounding: bool = False) -> float:
-    """The double nearest to ``text``; up to 17 significant digits, the most a double has, count as no loss.
+    """The double nearest to ``text``. Up to 17 significant digits, the most of a double, count as no loss.
 
-    From 2**53 on, and below the smallest normal double, the double's own decimal form must give ``text`` back. With
+    From 2**53 on, and below the smallest normal double, the double's decimal form must be equal to ``text``. With
     ``rounding`` any digits may be lost.
     """
     if text in NOT_NUMBERS:
@@ -86,7 +88,7 @@ def to_double(text: str, *, rounding: bool = False) -> float:
 
 
 def to_float(text: str, *, rounding: bool = False) -> float:
-    """The single-precision number nearest to ``text``; up to 9 significant digits count as no loss."""
+    """The single-precision number nearest to ``text``. Up to 9 significant digits count as no loss."""
     number = to_double(text, rounding=rounding)
     if not number or not math.isfinite(number):
         return number
@@ -105,7 +107,9 @@ def to_float(text: str, *, rounding: bool = False) -> float:
 
 
 def to_decimal(text: str, precision: int, scale: int, *, rounding: bool = False) -> Decimal:
-    """The value of ``text`` with exactly ``scale`` digits after the point; ``rounding``: halves away from zero."""
+    """The value of ``text`` with exactly ``scale`` digits after the point. ``rounding``: halves are rounded away from
+    zero.
+    """
     value = exact(text)
     tiny = bool(value) and value.adjusted() < -_MAX_DIGITS
     if value and (value.adjusted() + 1 > precision - scale or (tiny and not rounding)):
@@ -125,7 +129,7 @@ def to_decimal(text: str, precision: int, scale: int, *, rounding: bool = False)
 
 
 def _digits(value: Decimal) -> int:
-    """Significant digits, without zeros at either end."""
+    """Number of significant digits, without zeros at either end."""
     return len("".join(map(str, value.as_tuple().digits)).strip("0"))
 
 
@@ -142,7 +146,7 @@ _STAMP = re.compile(
 )
 _TIME = re.compile(r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]+))?)?", re.ASCII)
 
-# A date with a time of day, which is cut off where that is asked for; hours and minutes are looked at nevertheless.
+# A date with a time of day, which is cut off where the rules say so. Its hours and minutes are checked nevertheless.
 _CLOCK_TIME = r"(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 _DATED = rf"{_DATE}(?:[T ]{_CLOCK_TIME}(?::[0-5][0-9](?:\.[0-9]+)?)?(?:Z|[+-]{_CLOCK_TIME})?)?"
 DATED_PATTERN = f"^{_DATED}$"
@@ -152,50 +156,52 @@ DATE_PATTERN = f"^{_DATE}$"
 
 
 def surplus_digits(unit: str) -> tuple[str, str]:
-    """RE2 pattern, and what it is replaced by, that cuts a fraction of a second to the digits that a unit has."""
+    """RE2 pattern and replacement that cut a fraction of a second to the digits of a unit."""
     digits = _FRACTION_DIGITS[unit]
     return (rf"(\.[0-9]{{{digits}}})[0-9]+", r"\1") if digits else (r"\.[0-9]+", "")
 
 
 def stamp_pattern(unit: str, zoned: bool) -> str:
-    """RE2 pattern of the texts that Arrow's own cast to a timestamp reads as :func:`to_ticks` does."""
+    """RE2 pattern of the texts that Arrow's cast to a timestamp reads as :func:`to_ticks` does."""
     digits = _FRACTION_DIGITS[unit]
     fraction = rf"(?:\.[0-9]{{1,{digits}}})?" if digits else ""
     return f"^{_DATE}(?:[T ]{_CLOCK % fraction}{_ZONE + '?' if zoned else ''})?$"
 
 
 def clock_pattern(unit: str) -> str:
-    """RE2 pattern of the texts that Arrow's own cast to a time of day reads as :func:`to_time` does."""
+    """RE2 pattern of the texts that Arrow's cast to a time of day reads as :func:`to_time` does."""
     digits = _FRACTION_DIGITS[unit]
     fraction = rf"(?:\.[0-9]{{1,{digits}}})?" if digits else ""
     return rf"^(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]{fraction}$"
 
 
 def without_utc(text: str) -> str:
-    """A text without the Z behind it."""
+    """A text without the Z at its end."""
     return text.removesuffix("Z")
 
 
 def to_ticks(text: str, kind: pa.TimestampType, *, truncate: bool = False) -> int:
-    """Ticks since the epoch of an ISO text, or of a number's text; ``truncate``: without the digits the unit lacks."""
+    """Ticks since the epoch of an ISO text, or of a number's text. ``truncate``: cut off digits that the unit does not
+    have.
+    """
     match = _STAMP.fullmatch(text)
     if match is None:
         return _number(text, 64, "an ISO timestamp")
     day, hour, minute, second, fraction, zone = match.groups()
     if zone and kind.tz is None:
-        raise Misfit(f"{shown(text)!r} has a zone, which a local timestamp cannot keep")
+        raise Misfit(f"{shown(text)!r} has a zone, which a local timestamp cannot store")
     try:
         on = date.fromisoformat(day)
         moment = datetime(on.year, on.month, on.day, int(hour or 0), int(minute or 0), int(second or 0))
     except ValueError as e:
-        raise Misfit(f"{shown(text)!r} is no date and time: {e}") from None
+        raise Misfit(f"{shown(text)!r} is not a date and time: {e}") from None
     delta = moment - _EPOCH
     seconds = delta.days * _DAY_S + delta.seconds - _offset_seconds(zone, text)
     return seconds * _PER_SECOND[kind.unit] + _fraction(fraction, kind.unit, text, truncate=truncate)
 
 
 def to_days(text: str, *, truncate: bool = False) -> int:
-    """Days since the epoch of ``yyyy-mm-dd``, or of a number's text; ``truncate``: a time of day may follow."""
+    """Days since the epoch of ``yyyy-mm-dd``, or of a number's text. ``truncate``: a time of day may follow."""
     if truncate and re.fullmatch(_DATED, text, re.ASCII):
         text = text[:10]
     if not re.fullmatch(_DATE, text, re.ASCII):
@@ -203,7 +209,7 @@ def to_days(text: str, *, truncate: bool = False) -> int:
     try:
         return (date.fromisoformat(text) - _EPOCH.date()).days
     except ValueError as e:
-        raise Misfit(f"{shown(text)!r} is no date: {e}") from None
+        raise Misfit(f"{shown(text)!r} is not a date: {e}") from None
 
 
 def to_time(text: str, unit: str, *, truncate: bool = False) -> int:
@@ -214,7 +220,7 @@ def to_time(text: str, unit: str, *, truncate: bool = False) -> int:
     else:
         hour, minute, second = (int(part or 0) for part in match.groups()[:3])
         if hour > 23 or minute > 59 or second > 59:
-            raise Misfit(f"{shown(text)!r} is no time of day")
+            raise Misfit(f"{shown(text)!r} is not a time of day")
         ticks = (hour * 3600 + minute * 60 + second) * _PER_SECOND[unit]
         ticks += _fraction(match.group(4), unit, text, truncate=truncate)
     if not 0 <= ticks < _DAY_S * _PER_SECOND[unit]:

@@ -1,4 +1,4 @@
-"""The format of a source by its name: what `tagstream.source.format` can be."""
+"""The format of a source by its name: the values of `tagstream.source.format`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tagstream.streaming.source.decode.maxwell_canal import CanalJson, MaxwellJs
 from tagstream.streaming.source.decode.plain_json import DELETED
 from tagstream.streaming.source.decode.record_decoder import Path
 from tagstream.streaming.source.decode.record_format import DecodeRules, Facts, RecordFormat, Watch
-from tagstream.streaming.source.decode.row_messages import SourceTables, TableGate
+from tagstream.streaming.source.decode.row_messages import SourceTables, TableFilter
 from tagstream.streaming.source.decode.schema_names import column_encodings
 from tagstream.streaming.source.decode.schema_registry import RegistryPlace, SchemaRegistry
 from tagstream.streaming.source.decode.typed_rows import TypedRows
@@ -29,9 +29,11 @@ from tagstream.table.keys.keys import KeyGenerator
 
 @dataclass(frozen=True)
 class FormatRules:
-    """Which format, and how it is read; a small value that goes to every task. ``bytes_as``: bytes in a text.
+    """The format and how it is read; a small value that is sent to every task. ``bytes_as``: how bytes are encoded in a
+    text.
 
-    ``delete_field``: the column of typed rows (``rows``) that marks deletes. ``tables``: whose events are read.
+    ``delete_field``: the column of typed rows (``rows``) that marks deletes. ``tables``: the tables whose events are
+    read.
     """
 
     name: str = PLAIN_JSON.name
@@ -44,12 +46,12 @@ class FormatRules:
 
     @property
     def kind(self) -> SourceFormat:
-        """The format's capabilities; ConfigError for a name that is not known."""
+        """The format's capabilities. ConfigError for an unknown name."""
         return source_format(self.name)
 
     @property
     def ordering_kind(self) -> OrderingKind:
-        """How the order of events is kept that no column of the table has."""
+        """How the order of events is stored that no column of the table has."""
         if not self.kind.positions:
             return "none"
         return {"lsn": "int64", "binlog": "bytes", "arrival": "none"}[self.debezium.order]  # type: ignore[return-value]
@@ -60,10 +62,10 @@ PLAIN = FormatRules()
 
 @dataclass(frozen=True)
 class TableFacts:
-    """What a format has to know of the table. ``avro_json``: the schema file's text, which may name encodings.
+    """What a format needs to know about the table. ``avro_json``: the schema file's text, which may name encodings.
     ``ordered``: the table has an ordering field.
 
-    ``watch``: notes the schemas that records bring.
+    ``watch``: gets the schemas of records.
     """
 
     schema: pa.Schema
@@ -78,7 +80,7 @@ class TableFacts:
 
 
 def make_format(rules: FormatRules, table: TableFacts) -> RecordFormat | None:
-    """The decoder of a format; None for plain JSON, which needs no other. ConfigError for a name that is not known."""
+    """Make the decoder of a format; None for plain JSON, which is the default. ConfigError for an unknown name."""
     return _MAKERS[source_format(rules.name).name](rules, table)
 
 
@@ -87,17 +89,17 @@ def _typed_rows(rules: FormatRules, table: TableFacts) -> RecordFormat:
 
 
 def _maxwell(rules: FormatRules, table: TableFacts) -> RecordFormat:
-    return MaxwellJson(table.schema, table.facts, table.rules, table.generator, TableGate(rules.tables))
+    return MaxwellJson(table.schema, table.facts, table.rules, table.generator, TableFilter(rules.tables))
 
 
 def _canal(rules: FormatRules, table: TableFacts) -> RecordFormat:
-    return CanalJson(table.schema, table.rules, table.generator, TableGate(rules.tables), rules.debezium.truncate)
+    return CanalJson(table.schema, table.rules, table.generator, TableFilter(rules.tables), rules.debezium.truncate)
 
 
 def _debezium(rules: FormatRules, table: TableFacts) -> RecordFormat:
-    """Change events of Debezium, as envelopes or flattened, in JSON or Avro; rows in Avro are read as flattened events."""
+    """Debezium's change events, as envelopes or flattened, in JSON or Avro. Rows in Avro are read as flattened events."""
     keys, order = table.generator.record_key_fields, rules.debezium.order
-    named, gate = column_encodings(table.avro_json), TableGate(rules.tables)
+    named, gate = column_encodings(table.avro_json), TableFilter(rules.tables)
     cut, envelopes = table.rules.truncate_times, rules.kind.envelopes
     if envelopes:
         schema, paths = envelope_fields(table.schema, keys, order, files=table.files)
@@ -127,13 +129,13 @@ def _debezium(rules: FormatRules, table: TableFacts) -> RecordFormat:
 
 
 def json_keys(named: Mapping[str, Encoding], rules: FormatRules, table: TableFacts) -> EnvelopedJson:
-    """The decoder of message keys in JSON, with the schema or without."""
+    """The decoder of message keys in JSON, with or without a schema."""
     schema, paths = _of_keys(table)
     return _enveloped(schema, paths, named, None, rules, table)
 
 
 def _of_keys(table: TableFacts) -> tuple[pa.Schema, dict[str, Path]]:
-    """The record key fields as columns of their own, by the names that the table has them by, and where a key has each."""
+    """The record key fields as columns, by their names in the table, and the path of each in a key."""
     names = table.generator.record_key_fields
     schema = pa.schema([pa.field(name, type_of(table.schema, name)) for name in names])
     return schema, {name: path_of(name, table.schema.names) for name in names}
@@ -147,7 +149,7 @@ def _enveloped(
     rules: FormatRules,
     table: TableFacts,
     watch: Watch | None = None,
-    gate: TableGate | None = None,
+    gate: TableFilter | None = None,
 ) -> EnvelopedJson:
     strict = replace(table.rules, drop_utc=True)
 

@@ -1,9 +1,9 @@
-"""Maxwell's JSON and Canal's flat messages: change records of whole rows, and which of their columns changed.
+"""Maxwell's JSON and Canal's flat messages: change records with whole rows, and which of their columns changed.
 
-Maxwell (its documentation, "Data format"): ``data`` is the row, ``old`` the columns that an update changed. Canal
-(its documentation, "FlatMessage"): ``data`` is an array of rows, all of whose values are texts.
+Maxwell (its documentation, "Data format"): ``data`` is the row, ``old`` has the columns that an update changed. Canal
+(its documentation, "FlatMessage"): ``data`` is an array of rows whose values are all texts.
 
-A changed key is one record there; here it becomes a delete of the old key and an upsert of the new one, in this
+Both have one record for a changed key. Here it becomes a delete of the old key and an upsert of the new one, in this
 order.
 """
 
@@ -24,7 +24,7 @@ from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 from tagstream.streaming.source.decode.plain_json import without_blank_lines
 from tagstream.streaming.source.decode.record_decoder import Path
 from tagstream.streaming.source.decode.record_format import DecodeRules, Events, Facts, Mask
-from tagstream.streaming.source.decode.row_messages import EMPTIED, NameReader, SourceTables, TableGate, name_fields
+from tagstream.streaming.source.decode.row_messages import TRUNCATE, NameReader, SourceTables, TableFilter, name_fields
 from tagstream.table.chunks import flat
 from tagstream.table.keys.keys import KeyGenerator
 
@@ -33,8 +33,8 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Images:
-    """Row images in the order of the source. ``record``: of each the number of its message in the batch. ``old``: the key
-    columns as they were, null where they did not change.
+    """Row images in the order of the source. ``record``: the number of each image's message in the batch. ``old``: the
+    old values of the key columns, null where they did not change.
     """
 
     record: Ints
@@ -46,7 +46,7 @@ class Images:
 
 
 def events_of(batch: pa.RecordBatch, images: Images, generator: KeyGenerator) -> Events:
-    """The images as events; of several of one key in a message only the last counts."""
+    """The images as events. Of several images of one key in a message only the last counts."""
     n = len(images.record)
     good = ~images.deleted & ~images.skipped & nulls_of(images.reason)
     changed = np.zeros(n, np.bool_)
@@ -56,7 +56,7 @@ def events_of(batch: pa.RecordBatch, images: Images, generator: KeyGenerator) ->
         changed |= good & mask_of(pc.and_(was.is_valid(), pc.fill_null(pc.not_equal(was, now), True)))
         i = old_rows.schema.get_field_index(name)
         old_rows = old_rows.set_column(i, old_rows.schema.field(i), pc.coalesce(was, now))
-    # the delete of an old key stands before its upsert
+    # The delete of an old key comes before its upsert.
     order = np.argsort(np.concatenate([np.flatnonzero(changed) * 2, np.arange(n) * 2 + 1]), kind="stable")
     take = np.concatenate([np.flatnonzero(changed) + n, np.arange(n)])[order]
     of_image = np.where(take >= n, take - n, take)
@@ -74,7 +74,7 @@ def events_of(batch: pa.RecordBatch, images: Images, generator: KeyGenerator) ->
 
 
 def _last_of_key(keys: pa.Array, record: Ints, aside: Mask) -> Mask:
-    """Images that no later one of the same message and key follows; and all that are of no key."""
+    """Mask of images without a later one of the same message and key, and of all images without a key."""
     n = len(record)
     if n == len(np.unique(record)):
         return np.ones(n, np.bool_)
@@ -94,7 +94,7 @@ _DDL = r"^(table|database)-(create|alter|drop)$"
 
 
 class MaxwellJson:
-    """Maxwell's messages as events; the key is that of the row, whichever key the producer gives the message."""
+    """Maxwell's messages as events. The record key is made from the row, whichever key the producer gives the message."""
 
     may_lack = False
 
@@ -104,9 +104,9 @@ class MaxwellJson:
         facts: Mapping[str, Facts],
         rules: DecodeRules,
         generator: KeyGenerator,
-        gate: TableGate | None = None,
+        gate: TableFilter | None = None,
     ) -> None:
-        self._gate = gate or TableGate(SourceTables())
+        self._gate = gate or TableFilter(SourceTables())
         self._names = NameReader(self._gate, [(("database",), (), ("table",))])
         self._generator = generator
         self._schema = pa.schema([f.with_nullable(True) for f in schema])
@@ -121,18 +121,18 @@ class MaxwellJson:
 
     @property
     def wants_table(self) -> bool:
-        """Whether the stream has no table yet: it will be the first one that is seen."""
+        """Whether the stream has no table yet. It will use the first table that it sees."""
         return self._gate.is_open
 
     def first_table(self) -> str | None:
-        """The first table that was seen since the last call, of a stream that has none yet."""
+        """The first table that was seen since the last call, for a stream that has none yet."""
         return self._gate.take_first()
 
     def read(self, batch: pa.RecordBatch) -> Events:
-        """The events; messages about schemas and bootstraps are of no row."""
+        """The events. Messages about schemas and bootstraps have no row."""
         batch = without_blank_lines(batch)
         values = flat(batch.column("value"))
-        empty = nulls_of(values)  # a compacted topic's tombstone: its delete stands before it
+        empty = nulls_of(values)  # a compacted topic's tombstone: its delete comes before it
         found, reason, sifted = self._names.decode(pc.fill_null(values, b"{}"), self._decoder.decode)
         foreign = self._names.foreign(found, sifted)
         kind = flat(found.column(_TYPE))
@@ -141,10 +141,10 @@ class MaxwellJson:
         skipped = mask_of(pc.is_in(kind, value_set=pa.array(_NO_ROWS))) | empty
         skipped |= mask_of(pc.match_substring_regex(kind, _DDL))
         known = upsert | deleted | skipped | foreign
-        reason = pc.coalesce(reason, text_where(~known, "no Maxwell message: its type is unknown"))
+        reason = pc.coalesce(reason, text_where(~known, "not a Maxwell message: its type is unknown"))
         if foreign.any():
             reason = pc.if_else(pa.array(foreign), self._gate.reasons(found, foreign), reason)
-        if self._gate.passes_over:
+        if self._gate.skips:
             skipped |= foreign
         for name in self._required:
             wrong = upsert & nulls_of(found.column(name))
@@ -162,7 +162,7 @@ _ROWS = ("INSERT", "UPDATE", "DELETE")
 
 
 class CanalJson:
-    """Canal's messages as events, a row each."""
+    """Canal's messages as events, one per row."""
 
     may_lack = False
 
@@ -171,10 +171,10 @@ class CanalJson:
         schema: pa.Schema,
         rules: DecodeRules,
         generator: KeyGenerator,
-        gate: TableGate | None = None,
+        gate: TableFilter | None = None,
         truncate: str = "fail",
     ) -> None:
-        self._gate = gate or TableGate(SourceTables())
+        self._gate = gate or TableFilter(SourceTables())
         self._names = NameReader(self._gate, [(("database",), (), ("table",))])
         self._truncate_fails = truncate == "fail"
         self._generator = generator
@@ -191,15 +191,15 @@ class CanalJson:
 
     @property
     def wants_table(self) -> bool:
-        """Whether the stream has no table yet: it will be the first one that is seen."""
+        """Whether the stream has no table yet. It will use the first table that it sees."""
         return self._gate.is_open
 
     def first_table(self) -> str | None:
-        """The first table that was seen since the last call, of a stream that has none yet."""
+        """The first table that was seen since the last call, for a stream that has none yet."""
         return self._gate.take_first()
 
     def read(self, batch: pa.RecordBatch) -> Events:
-        """The events; statements that define (DDL) and messages without rows are of none."""
+        """The events. DDL statements and messages without rows have none."""
         batch = without_blank_lines(batch)
         values = flat(batch.column("value"))
         found, reason, sifted = self._names.decode(pc.fill_null(values, b'{"isDdl":true}'), self._decoder.decode)
@@ -209,15 +209,15 @@ class CanalJson:
         known = mask_of(pc.is_in(kind, value_set=pa.array(_ROWS)))
         of_no_row = ddl | (known & (pc.fill_null(pc.list_value_length(data), 0).to_numpy() == 0))
         of_no_row |= ~known & ~nulls_of(kind) & nulls_of(data)  # QUERY, TRUNCATE, CREATE, ... without isDdl
-        reason = pc.coalesce(reason, text_where(~known & ~of_no_row, "no Canal message: its type is unknown"))
+        reason = pc.coalesce(reason, text_where(~known & ~of_no_row, "not a Canal message: its type is unknown"))
         if self._truncate_fails:
-            reason = pc.coalesce(reason, text_where(mask_of(pc.equal(kind, "TRUNCATE")), EMPTIED))
+            reason = pc.coalesce(reason, text_where(mask_of(pc.equal(kind, "TRUNCATE")), TRUNCATE))
         if foreign.any():
             reason = pc.if_else(pa.array(foreign), self._gate.reasons(found, foreign), reason)
-        if self._gate.passes_over:
+        if self._gate.skips:
             of_no_row |= foreign
         bad = ~nulls_of(reason)
-        # a message without rows stands as one image, so that it is counted or quarantined
+        # A message without rows becomes one image, so that it is counted or quarantined.
         alone = bad | of_no_row
         data = pc.if_else(pa.array(alone), pa.scalar([None], data.type), data)
         length = pc.list_value_length(data).to_numpy().astype(np.int64)
@@ -238,14 +238,14 @@ class CanalJson:
         reason = pa.nulls(len(texts), pa.string())
         columns = []
         for field, text in zip(self._schema, texts.flatten(), strict=True):
-            if pa.types.is_binary(field.type):  # a byte a character
+            if pa.types.is_binary(field.type):  # one byte per character
                 text, doubt = latin1_bytes(text)
                 if doubt is not None:
                     reason = pc.coalesce(
-                        reason, text_where(doubt, f"field {field.name} has a character that is no byte")
+                        reason, text_where(doubt, f"field {field.name} has a character that is not a byte")
                     )
                 text = text.cast(pa.binary())
-            if pa.types.is_timestamp(field.type) and field.type.tz:  # its texts have no zone; they are taken as UTC
+            if pa.types.is_timestamp(field.type) and field.type.tz:  # its texts have no zone and are read as UTC
                 local, why = fitted(text, field.with_type(pa.timestamp(field.type.unit)))
                 column = local.cast(field.type)
             else:
@@ -256,7 +256,7 @@ class CanalJson:
         return pa.Table.from_arrays(columns, schema=self._schema), reason
 
     def _old(self, old: pa.Array, length: np.ndarray, record: np.ndarray) -> pa.Table:
-        """The key columns as they were, an entry an image; null where an update did not change them."""
+        """The old values of the key columns, one entry per image; null where an update did not change them."""
         n = len(record)
         have = pc.fill_null(pc.list_value_length(old), 0).to_numpy().astype(np.int64)
         begin = np.cumsum(have) - have

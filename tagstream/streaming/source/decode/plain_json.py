@@ -1,8 +1,9 @@
-"""Plain JSON: a record is a row, a Kafka message without a value deletes the row that its key names.
+"""Plain JSON: a record is a row. A Kafka message without a value deletes the row of its key.
 
-With partial updates a record is some fields of a row: a field that is not there was not sent, one that is null is null.
-Arrow's reader gives null for both. So where a column is null the record's text is asked: without the field's name in it the
-field was not sent; with it, in a record without inner objects and escapes, it was. The few others are parsed one by one.
+With partial updates a record has some fields of a row: a missing field was not sent, and a field that is null becomes
+null. Arrow's reader returns null for both. So where a column is null, the record's text is searched. If it does not
+contain the field's name, the field was not sent. If it does, in a record without inner objects and escapes, it was
+sent. The few other records are parsed one by one.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ from tagstream.table.keys.record_key import record_key_from_message
 
 DELETED = "_hoodie_is_deleted"
 _TEXT = pa.string()
-_ALIAS = "@"  # no name of Avro's has it
+_ALIAS = "@"  # not allowed in an Avro name
 
 
 class PlainJson:
-    """``schema`` has :data:`DELETED`; ``key_fields`` with their types; ``partition_fields``: their columns;
-    ``names_partition``: keys alone identify no row. ``partial``: records need not have all fields. ``columns``: how many of
-    the schema's fields, from the first on, are the row's (default: all).
+    """Plain JSON records. ``schema`` has :data:`DELETED`. ``key_fields`` with their types. ``partition_fields``: their
+    columns. ``names_partition``: a key alone does not identify a row. ``partial``: records may lack fields.
+    ``columns``: how many of the schema's fields, from the first on, are the row's (default: all).
     """
 
     def __init__(
@@ -73,8 +74,8 @@ class PlainJson:
         self._place = {name.split(".")[0] for name in partition_fields}
 
     def _wire_decoder(self, rules: DecodeRules) -> JsonDecoder:
-        """Decodes what is on the wire: a column of several names has several there, and what may be missing is judged
-        afterwards.
+        """The decoder of the records as they are: a column with several names has one field for each. Missing fields
+        are checked later.
         """
         if not self._loose:
             return JsonDecoder(self._schema, self._facts, rules)
@@ -90,8 +91,10 @@ class PlainJson:
         return JsonDecoder(pa.schema(fields), facts, rules, paths)
 
     def _delete_decoder(self, rules: DecodeRules) -> JsonDecoder | None:
-        """Decodes deletes that have no more than their key, partition and ordering: they write no row, so that no other
-        column has to have a value. None where the schema asks for none.
+        """The decoder for deletes that only have their key, partition and ordering value. They write no row, so they
+        need no other column.
+
+        None where the schema requires no other column.
         """
         wire, paths = self._decoder.schema, self._decoder.paths
         self._free = [f.name for f in wire if not f.nullable and f.name not in self._of_deletes]
@@ -101,7 +104,7 @@ class PlainJson:
         return JsonDecoder(schema, self._decoder.facts, rules, paths)
 
     def _decoded(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """(rows, why they are bad). Rows that are no deletes and lack a column are judged by the schema as it is."""
+        """(rows, why they are bad). Rows that are not deletes and lack a column are checked with the whole schema."""
         if self._bare_deletes is None:
             return self._decoder.decode(values)
         rows, reason = self._bare_deletes.decode(values)
@@ -119,7 +122,7 @@ class PlainJson:
         return both.take(pa.array(place)), pa.concat_arrays([reason, wrong]).take(pa.array(place))
 
     def read(self, batch: pa.RecordBatch) -> Events:
-        """The records, without the blank lines of files."""
+        """The events of the records, without the blank lines of files."""
         batch = without_blank_lines(batch)
         rows, reason = self._decoded(batch.column("value"))
         tombstone = batch.column("value").is_null().to_numpy(zero_copy_only=False)
@@ -138,7 +141,7 @@ class PlainJson:
     def _settled(
         self, values: pa.Array, wire: pa.Table, reason: pa.Array, tombstone: Mask
     ) -> tuple[pa.Table, pa.Array, pa.Array | None, Mask | None]:
-        """(rows, reasons, the columns that were not sent, upserts whose partition was not sent)."""
+        """(rows, reasons, the columns that were not sent, mask of upserts whose partition was not sent)."""
         good = nulls_of(reason) & ~tombstone
         columns: dict[str, pa.Array] = {}
         missing: dict[str, Mask] = {}
@@ -174,14 +177,17 @@ class PlainJson:
     def _lacking(
         self, missing: Mapping[str, Mask], upsert: Mask, reason: pa.Array
     ) -> tuple[pa.Array, pa.Array | None, Mask | None]:
-        """(reasons, the columns that upserts lack, those whose partition was not sent)."""
+        """(reasons, the columns that upserts lack, mask of those whose partition was not sent)."""
         names = self._schema.names
         masks = {i: missing[name] & upsert for i, name in enumerate(names[: self._columns]) if name != DELETED}
         place = [missing[name] & upsert for name in sorted(self._place)]
         if not place:
             return reason, pack_absent(masks, len(upsert), self._columns), None
         some, none = np.logical_or.reduce(place), np.logical_and.reduce(place)
-        text = f"has some of the partition fields ({', '.join(sorted(self._place))}); send all of them, or none to stay"
+        text = (
+            f"has only some of the partition fields ({', '.join(sorted(self._place))}); send all of them, or none to keep "
+            "the partition"
+        )
         reason = pc.coalesce(reason, text_where(some & ~none, text))
         if self._names_partition:
             text = f"names no partition, which {BY_PARTITION}"
@@ -189,7 +195,9 @@ class PlainJson:
         return reason, pack_absent(masks, len(upsert), self._columns), none
 
     def _tombstones(self, message_keys: pa.Array, tombstone: Mask, reason: pa.Array) -> tuple[pa.Array, pa.Array]:
-        """Record keys of the Kafka tombstones, and all reasons. A loop: each message key is parsed for itself."""
+        """Record keys of the Kafka tombstones, and all reasons. A loop over rows, since each message key is parsed
+        separately.
+        """
         keys: list[str | None] = [None] * len(message_keys)
         reasons = reason.to_pylist()
         for i in np.flatnonzero(tombstone).tolist():
@@ -203,7 +211,7 @@ class PlainJson:
         if self._names_partition:
             raise InvalidKeyError(f"it names no partition, which {BY_PARTITION}")
         if message_key is None:
-            raise InvalidKeyError("the message has no key, so nothing says which record is deleted")
+            raise InvalidKeyError("the message has no key, so the record to delete is unknown")
         try:
             text = message_key.decode("utf-8")
         except UnicodeDecodeError:
@@ -213,11 +221,11 @@ class PlainJson:
 
 
 def without_blank_lines(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Lines of files that hold blanks only carry nothing; Kafka messages (no ``src``) stay, they have a key."""
+    """Remove lines of files that have only blanks. Kafka messages (no ``src``) stay, because they have a key."""
     if batch.column("src").null_count == batch.num_rows:
         return batch
     value, from_file = flat(batch.column("value")), pc.is_valid(batch.column("src"))
-    # The cheap look first: a record begins with a brace.
+    # The cheap check first: a record begins with a brace.
     if pc.all(pc.starts_with(value, "{"), min_count=0).as_py():
         return batch
     blank = pc.fill_null(pc.match_substring_regex(value, r"^[ \t\r\n]*$"), False)
@@ -225,7 +233,7 @@ def without_blank_lines(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def not_sent(texts: pa.Array, names: Sequence[str], column: pa.Array, good: Mask) -> Mask:
-    """The mask of the ``good`` records (JSON) that have no field of any of these names; ``column`` has their values."""
+    """Mask of the ``good`` records (JSON) that have none of these field names. ``column`` has the fields' values."""
     at = np.flatnonzero(nulls_of(column) & good)
     out = np.zeros(len(texts), np.bool_)
     if not len(at):
@@ -245,13 +253,15 @@ def not_sent(texts: pa.Array, names: Sequence[str], column: pa.Array, good: Mask
 def _has(text: str, names: Sequence[str]) -> bool:
     try:
         return any(name in json.loads(text) for name in names)
-    except RecursionError:  # very deep in a field that nobody reads; it has the name somewhere
+    except RecursionError:  # nested very deeply in a field that is not read; the name occurs in the text
         return True
 
 
 def with_delete_mark(schema: pa.Schema) -> pa.Schema:
-    """The schema with the field that marks a delete, which must not become an upsert only because the table has no column
-    for the mark. ConfigError where the field is there and is of another type.
+    """The schema with the field that marks deletes. Without it, a delete would become an upsert where the table has no
+    such column.
+
+    ConfigError where the field exists with another type.
     """
     if DELETED not in schema.names:
         return schema.append(pa.field(DELETED, pa.bool_()))

@@ -1,12 +1,11 @@
-"""The strict path: one record at a time with Python's own JSON parser.
+"""The strict path: one record at a time with Python's JSON parser.
 
-It is the authority on what is good; the Arrow path may accept only what this one accepts, with the same value. A
-loop over records is right here: only the records that the Arrow path is not sure of come this way (10 to 20 us
-each).
+It decides what is good. The Arrow path may only accept records that this path accepts, with the same values. A loop
+over records is right here: only records that the Arrow path cannot decide use it (10 to 20 us each).
 
-A parsed JSON value becomes a column's Python value. The rules are lenient where nothing is lost: a number in
-quotes for a number, a number or a boolean for a text (its literal text), 1.0 for a whole number. Everything else
-that is not of the column's type is a Misfit.
+A parsed JSON value becomes a column's Python value. The rules are lenient where nothing is lost: a number in quotes for
+a number, a number or a boolean for a text (its literal text), 1.0 for a whole number. Every other value that does not
+have the column's type is a Misfit.
 """
 
 from __future__ import annotations
@@ -41,20 +40,20 @@ _KINDS = {dict: "an object", list: "an array", bool: "true or false", str: "a te
 
 
 class Number(str):
-    """A number's literal text, told apart from a JSON string."""
+    """A number's literal text. The class separates it from a JSON string."""
 
     __slots__ = ()
 
 
 class JsonObject(dict[str, Any]):
-    """An object with the names that it gave more than once."""
+    """An object, with the names that occur in it more than once."""
 
     __slots__ = ("twice",)
     twice: frozenset[str]
 
 
 def literal(value: Any) -> Any:
-    """A plain JSON value (an Avro default) in the form the parser gives: numbers as text, objects with their names."""
+    """A JSON value (an Avro default) in the parser's form: numbers as text, objects as :class:`JsonObject`."""
     if isinstance(value, bool) or value is None or isinstance(value, str):
         return value
     if isinstance(value, (int, float)):
@@ -67,7 +66,7 @@ def literal(value: Any) -> Any:
 
 
 def coercer(kind: pa.DataType, rules: DecodeRules, facts: Facts = NO_FACTS) -> Coerce:
-    """The function that makes a column's value from a JSON value that is not null; it raises Misfit."""
+    """The function that makes a column's value from a JSON value that is not null. It raises Misfit."""
     t = pa.types
     rounding, truncate = rules.round_numbers, rules.truncate_times
     if t.is_string(kind):
@@ -107,11 +106,11 @@ def _other(kind: pa.DataType, rules: DecodeRules, facts: Facts) -> Coerce:
         return _map(kind.item_field, rules, facts.children.get(ITEM, NO_FACTS))
     if t.is_null(kind):
         return _nothing
-    raise ValueError(f"no JSON form is known for the Arrow type {kind}")
+    raise ValueError(f"JSON cannot be read into the Arrow type {kind}")
 
 
 def struct_coercer(fields: list[pa.Field], rules: DecodeRules, facts: Mapping[str, Facts]) -> Coerce:
-    """The function for an object with ``fields``; ``facts`` has the defaults of those that may be missing."""
+    """The function for an object with ``fields``. ``facts``: the defaults of those that may be missing."""
     of = [(f, facts.get(f.name, NO_FACTS)) for f in fields]
     members = [(f.name, f.nullable, literal(known.default), coercer(f.type, rules, known)) for f, known in of]
 
@@ -181,9 +180,9 @@ def _checked_text(facts: Facts) -> Coerce:
     def convert(value: Any) -> str:
         text = _text(value)
         if facts.symbols is not None and text not in facts.symbols:
-            raise Misfit(f"{shown(text)!r} is no symbol of the enum ({shown(', '.join(facts.symbols))})")
+            raise Misfit(f"{shown(text)!r} is not a symbol of the enum ({shown(', '.join(facts.symbols))})")
         if facts.is_uuid and not _UUID.fullmatch(text):
-            raise Misfit(f"{shown(text)!r} is no uuid")
+            raise Misfit(f"{shown(text)!r} is not a uuid")
         return text
 
     return convert
@@ -196,7 +195,7 @@ def _bytes(value: Any, width: int | None, rules: DecodeRules) -> bytes:
     try:
         raw = text.encode("latin-1" if rules.latin1_bytes else "utf-8")
     except UnicodeEncodeError as e:
-        raise Misfit(f"character U+{ord(text[e.start]):04X} of {shown(text)!r} is no byte") from None
+        raise Misfit(f"character U+{ord(text[e.start]):04X} of {shown(text)!r} is not a byte") from None
     if width is not None and len(raw) != width:
         raise Misfit(f"{len(raw)} bytes where {width} are expected")
     return raw
@@ -240,17 +239,17 @@ def _item(value: Any, field: pa.Field, coerce: Coerce) -> Any:
 
 _MISSING = object()
 
-Path = tuple[str, ...]  # where in a record a value is: the names of the objects around it, then its own
+Path = tuple[str, ...]  # where in a record a value is: the names of the enclosing objects, then its own
 
 
 class TooDeep(Exception):
-    """Nested deeper than Python's parser goes."""
+    """Nested deeper than Python's parser can read."""
 
 
 class RecordDecoder:
-    """Decodes single records; ``facts``: what their Avro schema says of the fields beyond their types.
+    """Decodes single records. ``facts``: what their Avro schema says about the fields beyond their types.
 
-    ``paths``: where in the record each column is; None: each at the top, under its name.
+    ``paths``: where each column is in the record; None: each is at the top, under its name.
     """
 
     def __init__(
@@ -272,7 +271,7 @@ class RecordDecoder:
         return self._coerce(self.parse(text))  # type: ignore[no-any-return]
 
     def parse(self, text: str) -> JsonObject:
-        """The object that ``text`` is, and nothing after it."""
+        """The object in ``text``, which must have nothing after it. Raises Misfit or TooDeep."""
         try:
             value = self._json.decode(text)
         except json.JSONDecodeError as e:
@@ -285,7 +284,7 @@ class RecordDecoder:
 
 
 def _by_column(value: JsonObject, paths: Mapping[str, Path]) -> JsonObject:
-    """The values of the columns, wherever in the object they are."""
+    """The values of the columns by name, from anywhere in the object."""
     out, twice = JsonObject(), set()
     for name, path in paths.items():
         at: Any = value
@@ -293,7 +292,7 @@ def _by_column(value: JsonObject, paths: Mapping[str, Path]) -> JsonObject:
             if at is None:
                 break
             if not isinstance(at, JsonObject):
-                raise Misfit(f"field {'.'.join(path[:depth])} is no object")
+                raise Misfit(f"field {'.'.join(path[:depth])} is not an object")
             if step in at.twice:
                 twice.add(name)
             at = at.get(step, _MISSING)
@@ -344,7 +343,7 @@ def _fields(tree: Mapping[str, Any]) -> list[pa.Field]:
 
 
 def at_path(rows: pa.Table, path: Path) -> pa.Array:
-    """The values at a path, null where an object around them is."""
+    """The values at a path, null where an enclosing object is null."""
     column = rows.column(path[0])
     flat = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     return pc.struct_field(flat, list(path[1:])) if len(path) > 1 else flat

@@ -1,8 +1,8 @@
-"""Schemas that records bring: the table's columns that they describe, and whether one has what the table lacks.
+"""Schemas of records: the table's columns that they describe, and whether one would change the table's schema.
 
-Tasks see such schemas where records are decoded; the driver applies them to the table. A task judges each schema
-once by the same function as the driver (``table.schema.evolve``): one that would change the table's schema, or is
-refused, is noticed.
+Tasks see these schemas when they decode records. The driver applies them to the table. A task checks each schema once,
+with the driver's function (``table.schema.evolve``). A schema that would change the table's, or is rejected, is
+reported.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tagstream.table.errors import SchemaRefusedError, UnsupportedTableError
 from tagstream.table.schema.evolve import EvolutionRules, evolve
 from tagstream.table.schema.schema import avro_to_arrow
 
-# What a flattened record has beside the row, if the connector was told to add it.
+# Prefix of a flattened record's fields that are not of the row, if the connector adds them.
 _BESIDE = "__"
 _DELETED = "_hoodie_is_deleted"
 _PLAIN = {"int8": "int", "int16": "int", "int32": "int", "int64": "long", "float": "float", "double": "double",
@@ -28,12 +28,10 @@ _PLAIN = {"int8": "int", "int16": "int", "int32": "int", "int64": "long", "float
 
 
 def row_schema(avro_json: str, columns: Collection[str], aliases: Mapping[str, str] | None = None) -> pa.Schema:
-    """The columns of a row of a writer's schema, by the names that they have among the table's ``columns``.
+    """The columns of a row in a writer's schema, by their names in the table (``columns``).
 
-    ``aliases``: further names that columns come under, with the columns.
-
-    What a record has beside its row is left out where the table has no column for it. UnsupportedTableError for a type
-    that no table has.
+    ``aliases``: further names of columns, and the column of each. Fields that are not of the row are left out unless
+    the table has a column for them. UnsupportedTableError for a type that a table cannot have.
     """
     text = renamed(table_schema(avro_json), columns, aliases)
     fields = avro_to_arrow(text)
@@ -41,12 +39,12 @@ def row_schema(avro_json: str, columns: Collection[str], aliases: Mapping[str, s
 
 
 def is_beside(name: str) -> bool:
-    """Whether a field of a record is no value of the row."""
+    """Whether a field of a record is not a value of the row."""
     return name.startswith(_BESIDE) or name == _DELETED
 
 
 def connect_row(fields: Mapping[str, Mapping[str, Any]]) -> str:
-    """A Kafka Connect row's fields (by name, as its JSON converter writes schemas) as an Avro schema of the same row."""
+    """An Avro schema for the row of these Kafka Connect fields (by name, as Connect's JSON converter writes schemas)."""
     return json.dumps({"type": "record", "name": "row", "fields": [_field(n, f) for n, f in fields.items()]})
 
 
@@ -55,7 +53,7 @@ def _field(name: str, field: Mapping[str, Any]) -> dict[str, Any]:
     optional = bool(field.get("optional"))
     out: dict[str, Any] = {"name": name, "type": ["null", kind] if optional else kind}
     default = field.get("default")
-    if default is not None and isinstance(kind, str) and kind != "bytes":  # others are in a form of their own
+    if default is not None and isinstance(kind, str) and kind != "bytes":  # other defaults have a special encoding
         out |= {"type": [kind, "null"] if optional else kind, "default": default}
     elif optional:
         out["default"] = None
@@ -96,7 +94,7 @@ def _inner(field: Mapping[str, Any], path: str) -> Any:
 
 
 class SchemaWatch:
-    """Judges the schemas of records against the table's ``schema``."""
+    """Checks the schemas of records against the table's ``schema``."""
 
     def __init__(self, schema: pa.Schema, rules: EvolutionRules) -> None:
         self._schema = schema
@@ -105,15 +103,15 @@ class SchemaWatch:
         self._found: dict[Hashable, Noticed] = {}
 
     def saw_avro(self, number: int, schema: Mapping[str, Any]) -> None:
-        """Records of the registry's schema of this id were decoded."""
+        """Records with the registry's schema of this id were decoded."""
         self._saw(number, number, f"schema {number} of the registry", lambda: json.dumps(schema))
 
     def saw_connect(self, key: bytes, fields: Mapping[str, Mapping[str, Any]]) -> None:
-        """Records were decoded that have their schema with them: of a row with these Kafka Connect fields."""
-        self._saw(key, 0, "the schema that records have with them", lambda: connect_row(fields))
+        """Records that contain their schema were decoded. ``fields``: the Kafka Connect fields of its row."""
+        self._saw(key, 0, "the schema that records contain", lambda: connect_row(fields))
 
     def _saw(self, key: Hashable, rank: int, source: str, avro_json: Callable[[], str]) -> None:
-        """The schema is asked for and judged the first time alone."""
+        """Check a schema. It is read and checked only the first time."""
         if key not in self._judged:
             noticed = Noticed(rank, source, avro_json())
             self._judged[key] = noticed if self._is_news(noticed.avro_json, source) else None
@@ -122,7 +120,7 @@ class SchemaWatch:
             self._found[key] = found
 
     def take(self) -> list[Noticed]:
-        """What was noticed since the last call."""
+        """The reported schemas since the last call."""
         found = list(self._found.values())
         self._found.clear()
         return found
@@ -136,7 +134,7 @@ class SchemaWatch:
 
 
 def notes_to_json(noticed: Sequence[Noticed]) -> bytes:
-    """What a task leaves for the driver."""
+    """The file that a task writes for the driver."""
     return json.dumps([[item.rank, item.source, item.avro_json] for item in noticed]).encode()
 
 
@@ -146,5 +144,5 @@ def notes_from_json(data: bytes) -> list[Noticed]:
 
 
 def in_order(noticed: Sequence[Noticed]) -> list[Noticed]:
-    """Without doubles, older schemas first; the same for every order in which tasks came upon them."""
+    """Without duplicates, older schemas first. The order does not depend on the order of the tasks."""
     return sorted(set(noticed), key=lambda item: (item.rank, item.source, item.avro_json))

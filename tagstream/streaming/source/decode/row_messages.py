@@ -1,14 +1,14 @@
-"""Which messages are events of the stream's rows: not those of other tables, and not those of no row.
+"""Which messages are events of the stream's rows: not those of other tables, and not those without a row.
 
-A topic may have events of several tables, and a row of one must not be taken for a row of another. Every
-change-stream format names the table of an event: Debezium in ``source``, Maxwell and Canal outside of the row. A
-stream is of the tables that its options name, or of the first one that it has seen.
+A topic may have events of several tables, and a row of one must not be used as a row of another. Every change-stream
+format names the table of an event: Debezium in ``source``, Maxwell and Canal outside of the row. A stream reads the
+tables that its options name, or the first table that it sees.
 
-Messages of Debezium that are of no row are known by their shape; they are counted and passed over. Facts:
-Debezium's documentation. Transaction metadata ("Transaction metadata"): ``status`` BEGIN or END, ``id``,
-``event_count``, ``data_collections``. Heartbeats ("heartbeat.interval.ms"): ``ts_ms`` alone. Schema changes
-("Schema change topic"): ``ddl`` or ``tableChanges`` with ``databaseName``. Signals ("Sending signals"): rows of
-the signaling table, whose columns are ``id``, ``type`` and ``data``.
+Debezium's messages without a row are recognized by their form. They are counted and skipped. Source: Debezium's
+documentation. Transaction metadata ("Transaction metadata"): ``status`` BEGIN or END, ``id``, ``event_count``,
+``data_collections``. Heartbeats ("heartbeat.interval.ms"): only ``ts_ms``. Schema changes ("Schema change topic"):
+``ddl`` or ``tableChanges`` with ``databaseName``. Signals ("Sending signals"): rows of the signaling table, whose
+columns are ``id``, ``type`` and ``data``.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from tagstream.streaming.source.decode.record_decoder import Path
 from tagstream.streaming.source.decode.record_format import STRICT, Mask
 from tagstream.table.chunks import flat
 
-# Columns beside the row's; of a flattened record each has two places.
+# Columns in addition to the row's. In a flattened record each may be at two places.
 DATABASE, SCHEMA, TABLE = "@database", "@schema", "@table"
 NAMES = (DATABASE, SCHEMA, TABLE)
 Decode = Callable[[pa.Array], tuple[pa.Table, pa.Array]]
-_MANY = 0.02  # from this share of passed over messages on it is worth reading their names first
+_MANY = 0.02  # with a greater share of skipped messages, their names are read first
 _SEEN = re.compile(r'the stream reads table ("(?:[^"\\]|\\.)*")')
 
 
 @dataclass(frozen=True)
 class SourceTables:
-    """``patterns``: regular expressions of the tables whose events are read; events of others are passed over. ``pinned``:
-    without patterns the one table; an event of another one is bad. None: the first that is seen.
+    """``patterns``: regular expressions of the tables whose events are read; events of other tables are skipped.
+    ``pinned``: without patterns the one table; an event of another table is bad. None: the first table that is seen.
     """
 
     patterns: tuple[str, ...] = ()
@@ -49,30 +49,31 @@ class SourceTables:
 
 
 def name_fields(*paths: Path) -> tuple[list[pa.Field], dict[str, Path]]:
-    """The columns of a table's name that are read beside the row; ``paths``: of database, schema and table, an empty one
-    of what is not there."""
+    """The columns for a table's name, which are read in addition to the row. ``paths``: of database, schema and table;
+    empty for a part that does not exist.
+    """
     found = {name: path for name, path in zip(NAMES, paths, strict=True) if path}
     return [pa.field(name, pa.string()) for name in found], found
 
 
 def seen_text(table: str) -> str:
-    """What a task says of the first table that it has seen; :func:`seen_table` reads it."""
-    return f"the stream reads table {json.dumps(table)}, of which its first record is"
+    """The text with which a task reports the first table that it has seen. :func:`seen_table` parses it."""
+    return f"the stream reads table {json.dumps(table)}, the table of its first record"
 
 
 def seen_table(text: str) -> str | None:
-    """The table that a task has seen."""
+    """The table that a task has reported; None where the text has none."""
     found = _SEEN.search(text)
     return None if found is None else str(json.loads(found.group(1)))
 
 
 def table_name(words: Sequence[str | None]) -> str:
-    """The name of a table by those of database, schema and table; None and the empty text: there is none."""
+    """The name of a table from those of database, schema and table. None or an empty text: that part does not exist."""
     return ".".join(word for word in words if word)
 
 
-class TableGate:
-    """Tells events of other tables from those of the stream's own."""
+class TableFilter:
+    """Separates events of the stream's tables from events of other tables."""
 
     def __init__(self, wanted: SourceTables) -> None:
         self._wanted = wanted
@@ -81,13 +82,13 @@ class TableGate:
         self._first: str | None = None
 
     @property
-    def passes_over(self) -> bool:
-        """Whether events of other tables are passed over; else they are bad."""
+    def skips(self) -> bool:
+        """Whether events of other tables are skipped; otherwise they are bad."""
         return bool(self._patterns)
 
     @property
     def is_open(self) -> bool:
-        """Whether the stream has no table yet: the first that is seen will be it."""
+        """Whether the stream has no table yet. It will use the first table that is seen."""
         return not self._patterns and self._wanted.pinned is None
 
     def take_first(self) -> str | None:
@@ -96,7 +97,7 @@ class TableGate:
         return found
 
     def foreign(self, rows: pa.Table) -> Mask:
-        """Which events are of another table. One that names none counts as the stream's."""
+        """Mask of events of other tables. An event that names no table counts as the stream's."""
         names, codes = _named(rows)
         if not names:
             return np.zeros(rows.num_rows, np.bool_)
@@ -108,25 +109,27 @@ class TableGate:
         return found
 
     def reasons(self, rows: pa.Table, foreign: Mask) -> pa.Array:
-        """Why the events of other tables are bad; null elsewhere, and where they are passed over."""
-        if self.passes_over or not foreign.any():
+        """Why the events of other tables are bad; null for others, and where they are skipped."""
+        if self.skips or not foreign.any():
             return pa.nulls(rows.num_rows, pa.string())
         names, codes = _named(rows)
         told = pa.array(names, pa.string()).take(pa.array(np.where(foreign, codes, 0)))
         text = pc.binary_join_element_wise(
-            "an event of table ", told, f", and the stream reads {self._wanted.pinned} (tagstream.source.tables)", ""
+            "an event of table ", told, f", but the stream reads {self._wanted.pinned} (tagstream.source.tables)", ""
         )
         return pc.if_else(pa.array(foreign), text, pa.scalar(None, pa.string()))
 
     def has_own(self, rows: pa.Table) -> bool:
-        """Whether one of the events is the stream's: the schema that they came with counts. Not while the stream has no
-        table yet: the batch is read again when it has."""
+        """Whether one of the events is of the stream's tables, so that the schema of the events counts.
+
+        False while the stream has no table yet: then the batch is read again later.
+        """
         if self.is_open and _named(rows)[0]:
             return False
         return bool((~self.foreign(rows)).any())
 
     def is_own(self, name: str) -> bool:
-        """Whether a table is one of the stream's; while the stream has none yet, any is."""
+        """Whether a table is one of the stream's. While the stream has none yet, every table is."""
         if name not in self._judged:
             self._judged[name] = self._judge(name)
         return self._judged[name]
@@ -134,13 +137,14 @@ class TableGate:
     def _judge(self, name: str) -> bool:
         if not self._patterns:
             return self._wanted.pinned in (None, name)
-        below = name.split(".", 1)[-1]  # Debezium's own lists have schema.table of PostgreSQL
+        below = name.split(".", 1)[-1]  # for PostgreSQL, Debezium's lists have schema.table
         return any(pattern.fullmatch(text) for pattern in self._patterns for text in (name, below))
 
 
 def _named(rows: pa.Table) -> tuple[list[str], np.ndarray]:
-    """The tables that are named, ``database.schema.table`` without what is not there, and for each row its number in them,
-    -1 where no table is named."""
+    """The names of the tables (``database.schema.table`` without missing parts), and for each row its number in them;
+    -1 where it names none.
+    """
     if not rows.num_rows or TABLE not in rows.column_names:
         return [], np.zeros(0, np.int64)
     columns = [flat(rows.column(name)) for name in NAMES if name in rows.column_names]
@@ -156,7 +160,7 @@ def _named(rows: pa.Table) -> tuple[list[str], np.ndarray]:
     distinct, codes = np.unique(mixed, return_inverse=True)
     names: list[str] = []
     numbers = np.full(len(distinct), -1, np.int64)
-    for i, at in enumerate(distinct.tolist()):  # a step a table
+    for i, at in enumerate(distinct.tolist()):  # a loop over tables
         words: list[str | None] = []
         for part, size in zip(reversed(parts), reversed(sizes), strict=True):
             at, place = divmod(at, size)
@@ -174,11 +178,13 @@ def _is_one_value(column: pa.Array) -> bool:
 
 
 class NameReader:
-    """Reads the names of JSON messages' tables and nothing else: of messages whose rows cannot be decoded, and of all where
-    many are passed over. ``places``: where database, schema and table may be; an empty path: nowhere.
+    """Reads only the tables' names of JSON messages: for messages whose rows cannot be decoded, and for all messages
+    where many are skipped.
+
+    ``places``: where database, schema and table may be; an empty path: nowhere.
     """
 
-    def __init__(self, gate: TableGate, places: Sequence[tuple[Path, Path, Path]]) -> None:
+    def __init__(self, gate: TableFilter, places: Sequence[tuple[Path, Path, Path]]) -> None:
         self._gate = gate
         self._places = [dict(zip(NAMES, place, strict=True)) for place in places]
         paths = {f"{name}{i}": path for i, place in enumerate(self._places) for name, path in place.items() if path}
@@ -186,7 +192,8 @@ class NameReader:
         self._share = 0.0
 
     def decode(self, values: pa.Array, decode: Decode) -> tuple[pa.Table, pa.Array, Mask]:
-        """The rows with their tables' names, why others are bad, and which were passed over before they were decoded.
+        """The rows with their tables' names, why others are bad, and a mask of those that were skipped without
+        decoding.
 
         ``values``: messages without nulls.
         """
@@ -195,23 +202,24 @@ class NameReader:
         return self._fill(rows, reason, values), reason, sifted
 
     def foreign(self, rows: pa.Table, sifted: Mask) -> Mask:
-        """Which events are of another table (``TableGate.foreign``), those that were passed over before among them."""
+        """Mask of events of other tables (``TableFilter.foreign``), including those that were skipped without decoding."""
         found: Mask = self._gate.foreign(rows) | sifted
         self._share = float(found.mean()) if len(found) else self._share
         return found
 
     def _sift(self, values: pa.Array) -> tuple[pa.Array, Mask]:
-        """The messages with an empty object in place of those that are passed over, where there were many before; and
-        which these are."""
+        """The messages, and a mask of the skipped ones. Where many were skipped before, these are replaced by an empty
+        object.
+        """
         nothing = np.zeros(len(values), np.bool_)
-        if not self._gate.passes_over or self._share < _MANY:
+        if not self._gate.skips or self._share < _MANY:
             return values, nothing
         foreign = self._gate.foreign(self._names(values))
         kept = pc.if_else(pa.array(foreign), pa.scalar(b"{}", values.type), values) if foreign.any() else values
         return kept, foreign
 
     def _fill(self, rows: pa.Table, reason: pa.Array, values: pa.Array) -> pa.Table:
-        """The rows with the names of those that could not be decoded."""
+        """The rows, with the table names of those that could not be decoded."""
         at = np.flatnonzero(~nulls_of(reason) & nulls_of(rows.column(TABLE)))
         if not len(at):
             return rows
@@ -236,11 +244,11 @@ class NameReader:
         return pa.table(columns)
 
 
-EMPTIED = (
-    "the table was emptied at its source (TRUNCATE), where tagstream.debezium.truncate=fail stops: empty this table, too "
-    "(delete), or go on with its rows (ignore)"
+TRUNCATE = (
+    "the source truncated the table (TRUNCATE), and tagstream.debezium.truncate=fail stops the job: set it to delete to "
+    "remove all rows of this table, too, or to ignore to keep them"
 )
-NO_ROW = "a message of no row"  # in place of a reason: the message is passed over
+NO_ROW = "a message without a row"  # used instead of a reason: the message is skipped
 _SHAPES = (
     (r'"status"\s*:\s*"(BEGIN|END)"', r'"event_count"\s*:', r'"data_collections"\s*:'),
     (r'^\s*(\{\s*"schema"\s*:\s*\{.*,\s*"payload"\s*:\s*)?\{\s*"ts_ms"\s*:\s*[0-9]+\s*\}\s*\}?\s*$',),
@@ -260,7 +268,7 @@ _FIELDS = (
 
 
 def without_row(values: pa.Array, asked: Mask) -> Mask:
-    """Which of the JSON messages that are asked for are of no row; ``asked``: those that are no event."""
+    """Mask of the JSON messages that have no row. ``asked``: mask of the messages to check, which are not events."""
     found = np.zeros(len(values), np.bool_)
     at = np.flatnonzero(asked)
     if not len(at):
@@ -277,7 +285,7 @@ def without_row(values: pa.Array, asked: Mask) -> Mask:
 
 
 def signals(values: pa.Array, asked: Mask) -> Mask:
-    """Which of the JSON messages that are asked for are rows of Debezium's signaling table."""
+    """Mask of the JSON messages that are rows of Debezium's signaling table. ``asked``: mask of the messages to check."""
     found = np.zeros(len(values), np.bool_)
     at = np.flatnonzero(asked)
     if len(at):
@@ -286,11 +294,11 @@ def signals(values: pa.Array, asked: Mask) -> Mask:
 
 
 def is_of_signals(row: Mapping[str, Any]) -> bool:
-    """Whether the Avro schema of rows is that of the signaling table."""
+    """Whether an Avro row schema is that of the signaling table."""
     return {f["name"] for f in row.get("fields") or () if isinstance(f, dict) and "name" in f} == _SIGNAL_FIELDS
 
 
 def is_rowless(schema: Mapping[str, Any]) -> bool:
-    """Whether records of an Avro schema are of no row."""
+    """Whether records of an Avro schema have no row."""
     names = {field["name"] for field in schema.get("fields") or () if isinstance(field, dict) and "name" in field}
     return names == {"ts_ms"} or ("op" not in names and any(shape <= names for shape in _FIELDS))

@@ -1,11 +1,11 @@
-"""Type names of Kafka Connect and Debezium in an Avro schema: the encoding and the table's type that they mean.
+"""Type names of Kafka Connect and Debezium in an Avro schema: the encoding and the table's type for each.
 
-A value schema of Debezium's can be given as the table's schema file exactly as the registry has it: of an envelope
-the row is taken, and an ``int`` that is named a date becomes one.
+A value schema of Debezium can be used unchanged as the table's schema file: of an envelope the row is used, and an
+``int`` with the name of a date becomes a date.
 
-Columns go by aliases, too. Avro's rule (specification, "Schema Resolution"): a reader's field is read from a
-writer's field that one of its aliases names. A field whose alias is a column of the table is that column under a
-new name.
+Columns are also matched by aliases. Avro's rule (specification, "Schema Resolution"): a reader's field is read from a
+writer's field that one of its aliases names. A field with a column of the table as its alias is that column with a new
+name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _TABLE_TYPES: dict[str, Any] = {
     "io.debezium.time.MicroTimestamp": _MICROS,
     "io.debezium.time.NanoTimestamp": _MICROS,
     "io.debezium.time.ZonedTimestamp": _MICROS,
-    # times of day stay numbers: Spark 3 reads no file with a column of Parquet's type TIME
+    # times of day remain numbers: Spark 3 cannot read a file with a column of Parquet's type TIME
     VARIABLE: "string",
 }
 
@@ -52,7 +52,7 @@ def row_record(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     fields = {f["name"]: f for f in schema.get("fields", ()) if isinstance(f, dict)}
     if not {"before", "after", "op", "source"} <= set(fields):
         return schema
-    for name in ("before", "after"):  # the second names the first one's type
+    for name in ("before", "after"):  # the second one refers to the type of the first
         for branch in _branches(fields[name]["type"]):
             if isinstance(branch, dict) and branch.get("type") == "record":
                 return branch
@@ -60,14 +60,14 @@ def row_record(schema: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def table_schema(avro_json: str) -> str:
-    """The schema of the table that a schema with type names means; names stay beside their types.
+    """The table's schema for a schema with type names. The names are kept next to the types.
 
-    The same text for one without any.
+    A schema without names is returned unchanged.
     """
     try:
         given = json.loads(avro_json)
     except ValueError:
-        return avro_json  # whoever reads it says so
+        return avro_json  # the caller's parser reports the error
     if not isinstance(given, dict) or given.get("type") != "record":
         return avro_json
     row = row_record(given)
@@ -77,16 +77,18 @@ def table_schema(avro_json: str) -> str:
 
 
 def column_encodings(avro_json: str) -> dict[str, Encoding]:
-    """How the columns come whose types, or types in them, are named."""
+    """The encodings of the columns whose types, or types inside them, have names."""
     row = row_record(json.loads(avro_json))
     found = {f["name"]: avro_encoding(f["type"], logical=False) for f in row["fields"]}
     return {name: encoding for name, encoding in found.items() if encoding != PLAIN}
 
 
 def avro_encoding(avro: Any, *, logical: bool = True, names: dict[str, Any] | None = None) -> Encoding:
-    """How a value of an Avro type comes, at any depth. ``logical``: it is a datum, whose logical types count (Avro's
-    specification, "Logical Types"); else only the names of Kafka Connect and Debezium. ``names``: types that were named
-    before."""
+    """The encoding of a value of an Avro type, at any depth.
+
+    ``logical``: the value is a datum, whose logical types count (Avro's specification, "Logical Types"); else only the
+    names of Kafka Connect and Debezium count. ``names``: types that were named before.
+    """
     names = {} if names is None else names
     kind = _type(avro)
     if isinstance(kind, str):
@@ -104,7 +106,7 @@ def avro_encoding(avro: Any, *, logical: bool = True, names: dict[str, Any] | No
     if found != PLAIN:
         return found
     if kind.get("type") in ("record", "error"):
-        inside = names | dict.fromkeys(_names_of(kind))  # one that holds itself is not a row
+        inside = names | dict.fromkeys(_names_of(kind))  # a type that contains itself cannot be a row
         parts = []
         for f in kind.get("fields", ()):
             parts.append((f["name"], avro_encoding(f["type"], logical=logical, names=inside)))
@@ -118,7 +120,7 @@ def avro_encoding(avro: Any, *, logical: bool = True, names: dict[str, Any] | No
 
 
 def _names_of(kind: Mapping[str, Any]) -> list[str]:
-    """The names that a type can be named by again: its last one, and with its namespace where it says that."""
+    """The names by which a type can be referred to: its last name, and that with its namespace where it has one."""
     name = kind.get("name")
     if not isinstance(name, str):
         return []
@@ -127,7 +129,7 @@ def _names_of(kind: Mapping[str, Any]) -> list[str]:
 
 
 def _named(avro: Any) -> dict[str, Any]:
-    """The types that a type gives names to, for those behind it."""
+    """The named types inside a type, for the types after it."""
     found: dict[str, Any] = {}
     for branch in _branches(avro):
         if not isinstance(branch, dict):
@@ -139,13 +141,15 @@ def _named(avro: Any) -> dict[str, Any]:
 
 
 def renamed(avro_json: str, columns: Collection[str], aliases: Mapping[str, str] | None = None) -> str:
-    """A row's schema whose fields have the names of the table's ``columns`` that their aliases name; the name that a field
-    had becomes its alias. The same text where no alias is a column. ``aliases``: further names of columns, with the columns.
+    """A row's schema in which fields get the names of the table's ``columns`` that their aliases name. The old name
+    becomes an alias.
+
+    Unchanged where no alias is a column. ``aliases``: further names of columns, and the column of each.
     """
     try:
         record = json.loads(avro_json)
     except ValueError:
-        return avro_json  # whoever reads it says so
+        return avro_json  # the caller's parser reports the error
     if not isinstance(record, dict) or not isinstance(record.get("fields"), list):
         return avro_json
     names = {str(f.get("name")) for f in record["fields"] if isinstance(f, dict)}
@@ -163,7 +167,9 @@ def renamed(avro_json: str, columns: Collection[str], aliases: Mapping[str, str]
 
 
 def column_of(field: Mapping[str, Any], columns: Collection[str], names: Collection[str]) -> str | None:
-    """The column that a field is by an alias; None where it is its own. ``names``: of all fields beside it."""
+    """The column that a field is by an alias; None where it has the column's name. ``names``: of all fields of the
+    record.
+    """
     if field.get("name") in columns:
         return None
     return next((alias for alias in field.get("aliases") or () if alias in columns and alias not in names), None)
@@ -172,7 +178,9 @@ def column_of(field: Mapping[str, Any], columns: Collection[str], names: Collect
 def writer_fields(
     schema: Mapping[str, Any], columns: Collection[str], facts: Mapping[str, Facts] | None = None
 ) -> dict[str, str]:
-    """column -> the field of a writer's row that is it by an alias: one of the field's, or of the column's (``facts``)."""
+    """By column: the field of a writer's row that is this column by an alias of the field, or of the column
+    (``facts``).
+    """
     fields = [f for f in row_record(schema).get("fields", ()) if isinstance(f, dict)]
     names = {f["name"] for f in fields}
     found = {column_of(f, columns, names): str(f["name"]) for f in fields}
@@ -190,12 +198,12 @@ def _table_field(field: Mapping[str, Any]) -> dict[str, Any]:
         return dict(field)
     out = {**field, "type": made}
     if out.get("default") is not None:
-        del out["default"]  # it is in the form of the type that was
+        del out["default"]  # it has the form of the old type
     return out
 
 
 def _table_type(avro: Any) -> Any:
-    """The type of the table that a type with names means, at any depth."""
+    """The table's type for a type with names, at any depth."""
     if isinstance(avro, list):
         return [_table_type(branch) for branch in avro]
     if not isinstance(avro, dict):
@@ -213,7 +221,7 @@ def _table_type(avro: Any) -> Any:
 
 
 def _type(avro: Any) -> Any:
-    """A type, or of a union with null the other one."""
+    """A type; of a union with null, the other type."""
     return next((branch for branch in _branches(avro) if branch != "null"), "null")
 
 

@@ -1,7 +1,8 @@
-"""A schema registry of Confluent's interface: schemas by id, kept for good once they are known (an id never changes).
+"""A client of a schema registry with Confluent's interface. It keeps each schema that it has read, since an id never
+changes.
 
-Three calls are made: ``GET /schemas/ids/ID``, at the start ``GET /subjects/SUBJECT/versions/latest``, and for each schema
-that another one refers to ``GET /subjects/SUBJECT/versions/VERSION``.
+It makes three calls: ``GET /schemas/ids/ID``, at the start ``GET /subjects/SUBJECT/versions/latest``, and for each
+schema that another one refers to ``GET /subjects/SUBJECT/versions/VERSION``.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from urllib.parse import quote
 
 from tagstream.streaming.errors import SourceError
 
-# Name and password of the registry, where tasks find them: they are never part of what is sent to tasks.
+# The variable with name and password of the registry. Tasks read it, so these are never in the data sent to tasks.
 USER_INFO_ENV = "TAGSTREAM_SCHEMA_REGISTRY_USER_INFO"
 TRIES = 4
 _FIRST_WAIT_S = 0.5
@@ -28,19 +29,21 @@ _TIMEOUT_S = 20.0
 
 
 class UnknownSchemaError(Exception):
-    """The registry has no schema of this id."""
+    """The registry has no schema with this id."""
 
 
 @dataclass(frozen=True)
 class RegistryPlace:
-    """Where the registry is: its ``url`` without name and password; ``ca_file``: PEM of the authorities to trust."""
+    """Location of the registry. ``url``: without name and password. ``ca_file``: PEM file of the authorities to trust."""
 
     url: str
     ca_file: str | None = None
 
 
 class SchemaRegistry:
-    """Asks the registry. ``env`` has name and password, ``wait`` sleeps between the tries of a call that failed."""
+    """Reads schemas from the registry. ``env`` has name and password. ``wait`` sleeps between the tries of a failed
+    call.
+    """
 
     def __init__(
         self, place: RegistryPlace, env: Mapping[str, str] = os.environ, wait: Callable[[float], None] = time.sleep
@@ -52,39 +55,41 @@ class SchemaRegistry:
         self._types: dict[tuple[str, int], dict[str, Any]] = {}
 
     def by_id(self, number: int) -> dict[str, Any]:
-        """The Avro schema of an id. UnknownSchemaError when there is none, SourceError when the registry does not answer."""
+        """The Avro schema of an id. UnknownSchemaError when it does not exist, SourceError when the registry does not
+        answer.
+        """
         if number not in self._known:
             answer = self._get(f"/schemas/ids/{number}")
             if answer is None:
-                raise UnknownSchemaError(f"the schema registry at {self._place.url} has no schema of id {number}")
+                raise UnknownSchemaError(f"the schema registry at {self._place.url} has no schema with id {number}")
             self._known[number] = self._whole(answer, f"schema {number}")
         return self._known[number]
 
     def latest(self, subject: str) -> str:
-        """JSON of the newest schema of a subject; SourceError when there is none."""
+        """JSON of the newest schema of a subject. SourceError when it does not exist."""
         answer = self._get(f"/subjects/{quote(subject, safe='')}/versions/latest")
         if answer is None:
             raise SourceError(
                 f"the schema registry at {self._place.url} has no subject {subject}; correct "
-                "hoodie.streamer.schemaprovider.registry.url, or name a file with "
+                "hoodie.streamer.schemaprovider.registry.url, or set a file with "
                 "hoodie.streamer.schemaprovider.source.schema.file"
             )
         return json.dumps(self._whole(answer, f"subject {subject}"))
 
     def _whole(self, answer: Mapping[str, Any], what: str) -> dict[str, Any]:
-        """The schema of an answer with the types of those that it refers to."""
+        """The schema of an answer, with the types of the schemas that it refers to."""
         schema = _avro(answer, what)
         try:
             made = whole(schema, self._types_of(answer, what, ()))
         except UnknownTypeError as e:
             raise SourceError(
                 f"{what} of the registry at {self._place.url} names type {e}, which neither it nor a schema that it refers "
-                "to defines; correct it there"
+                "to defines; correct the schema in the registry"
             ) from None
         return made if isinstance(made, dict) else {"type": made}
 
     def _types_of(self, answer: Mapping[str, Any], what: str, around: tuple[tuple[str, int], ...]) -> dict[str, Any]:
-        """The types that the references of an answer define, and the references of these."""
+        """The types that the references of an answer define, and those of their references."""
         found: dict[str, Any] = {}
         for reference in answer.get("references") or ():
             place = str(reference["subject"]), int(reference["version"])
@@ -96,7 +101,7 @@ class SchemaRegistry:
                 if other is None:
                     raise SourceError(
                         f"{what} of the registry at {self._place.url} refers to version {version} of subject {subject}, "
-                        "which is not there"
+                        "which does not exist; correct the schema in the registry"
                     )
                 types = types_in(_avro(other, f"subject {subject}"))
                 self._types[place] = types | self._types_of(other, f"subject {subject}", (*around, place))
@@ -104,7 +109,7 @@ class SchemaRegistry:
         return found
 
     def _get(self, path: str) -> dict[str, Any] | None:
-        """The answer; None for 404."""
+        """The answer as JSON; None for 404. SourceError when the registry does not answer."""
         url, problem = self._place.url.rstrip("/") + path, ""
         for attempt in range(TRIES):
             if attempt:
@@ -118,12 +123,12 @@ class SchemaRegistry:
                     return None
                 problem = f"it answered {e.code} {e.reason}"
                 if e.code in (401, 403):
-                    raise SourceError(f"{url}: {problem}; give hoodie.streamer's registry name and password") from None
+                    raise SourceError(f"{url}: {problem}; set name and password of the registry") from None
             except (OSError, ValueError) as e:
                 problem = str(getattr(e, "reason", e))
         raise SourceError(
-            f"the schema registry does not answer ({url}: {problem}); nothing of the batch is lost, start again when it "
-            "does, or correct schema.registry.url"
+            f"the schema registry does not answer ({url}: {problem}); the batch is not lost: start again when the registry "
+            "answers, or correct schema.registry.url"
         )
 
     def _request(self, url: str) -> urllib.request.Request:
@@ -139,16 +144,16 @@ class SchemaRegistry:
 
 def _avro(answer: Mapping[str, Any], what: str) -> dict[str, Any]:
     if answer.get("schemaType", "AVRO") != "AVRO":
-        raise SourceError(f"{what} of the registry is of type {answer['schemaType']}; only Avro is read")
+        raise SourceError(f"{what} of the registry has type {answer['schemaType']}; only Avro is supported")
     try:
         schema = json.loads(str(answer.get("schema")))
     except ValueError:
-        raise SourceError(f"{what} of the registry is no JSON") from None
+        raise SourceError(f"{what} of the registry is not JSON") from None
     return schema if isinstance(schema, dict) else {"type": schema}
 
 
-# A schema that names types of other schemas, made whole: each type is put in where it is used first. Names are resolved as
-# Avro's specification says ("Names"): one without a dot is in the namespace of the record around it.
+# A schema may name types of other schemas. Each such type is inserted where it is used first. Names are resolved as in
+# Avro's specification ("Names"): a name without a dot is in the namespace of the enclosing record.
 _PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
 _NAMED = frozenset({"record", "error", "enum", "fixed"})
 
@@ -158,12 +163,14 @@ class UnknownTypeError(Exception):
 
 
 def whole(schema: Any, others: Mapping[str, Any]) -> Any:
-    """The schema without references. ``others``: the schemas that it refers to, by the full names of their types."""
+    """The schema without references. ``others``: types of the schemas that it refers to, by full name. UnknownTypeError
+    for a type that is not among them.
+    """
     return _walk(schema, "", others, set())
 
 
 def types_in(schema: Any, space: str = "") -> dict[str, Any]:
-    """The types that a schema defines by full name, each with its namespace said."""
+    """The types that a schema defines, by full name, each with its namespace."""
     found: dict[str, Any] = {}
     if isinstance(schema, list):
         for branch in schema:

@@ -1,11 +1,11 @@
-"""Typed rows as a format of records: they are columns already, and are only cast to the table's types.
+"""Typed rows as a record format: they are columns already, and are only cast to the table's types.
 
-A batch has one column more than other formats' raw records, ``row``: a struct of the columns that Spark gave. A
-row becomes text only where it is bad, for the quarantine. A row with a null where the table's schema allows none,
-at any depth, is bad.
+A batch has one column more than raw records of other formats, ``row``: a struct of Spark's columns. A row becomes text
+only where it is bad, for the quarantine. A row with a null that the table's schema does not allow, at any depth, is
+bad.
 
-The schema of typed rows decides what a table can hold of them, and which columns of a table they fit without
-losing a digit. Spark has timestamps in microseconds, no time of day and no bytes of a fixed number.
+The schema of typed rows determines what a table can store of them, and which columns of a table they fit without losing
+a digit. Spark has timestamps in microseconds, and neither a time of day nor fixed-size binary.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _NARROWER = {pa.int32(): (pa.int64(), pa.float64()), pa.float32(): (pa.float64()
 
 
 def rows_avro(schema: pa.Schema, delete_field: str, what: str) -> str:
-    """Avro JSON of a table of such rows: without Hudi's meta columns, and without the column that marks deletes.
+    """Avro JSON of a table for such rows: without Hudi's meta columns, and without the column that marks deletes.
 
-    ``what``: how the rows are called in messages. ConfigError for a column that no table can hold, and for a mark of deletes
-    that is not boolean.
+    ``what``: the name of the rows in messages. ConfigError for a column that a table cannot store, and for a delete
+    mark that is not boolean.
     """
     twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
     if twice:
-        raise ConfigError(f"{what} has more than one column {twice[0]!r}; give each a name of its own")
+        raise ConfigError(f"{what} has more than one column {twice[0]!r}; give each another name")
     for field in schema:
         _check_names(field, what, field.name)
     if delete_field in schema.names and not pa.types.is_boolean(schema.field(delete_field).type):
@@ -55,9 +55,10 @@ def rows_avro(schema: pa.Schema, delete_field: str, what: str) -> str:
 
 
 def in_table_types(rows: pa.Schema, table: pa.Schema) -> pa.Schema:
-    """``rows`` with the table's type wherever every value of a column fits it unchanged, else with its own.
+    """``rows`` with the table's type for each column whose values all fit it unchanged, else with the column's own
+    type.
 
-    Whether a column may be null the table says, and new columns may: what Spark infers of that changes with the plan.
+    The table says whether a column may be null, and a new column may be. Spark's own nullability changes with the plan.
     """
     return pa.schema([_in_table(field, table) for field in rows])
 
@@ -70,7 +71,7 @@ def _in_table(field: pa.Field, table: pa.Schema) -> pa.Field:
 
 
 def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether every value of a type is one of another type, too."""
+    """Whether every value of the type ``kind`` is also a value of the type ``wanted``."""
     t = pa.types
     if kind == wanted or wanted in _NARROWER.get(kind, ()):
         return True
@@ -90,8 +91,8 @@ def fits(kind: pa.DataType, wanted: pa.DataType) -> bool:
 def _check_names(field: pa.Field, what: str, path: str) -> None:
     if not _NAME.fullmatch(field.name):
         raise ConfigError(
-            f"column {path!r} of {what}: Avro, in which Hudi keeps a table's schema, has no such name (letters, digits and "
-            "_ alone, a digit not first); give the column another name"
+            f"column {path!r} of {what}: Hudi stores a table's schema in Avro, which does not allow this name (only "
+            "letters, digits and _, and no digit first); rename the column"
         )
     kind = field.type
     if pa.types.is_struct(kind):
@@ -104,7 +105,7 @@ def _check_names(field: pa.Field, what: str, path: str) -> None:
 
 
 def missing_values(rows: pa.Table, schema: pa.Schema, needed: Mask) -> pa.Array:
-    """Why a row lacks a value that ``schema`` asks for; null where it has all. ``needed``: the rows that must have them."""
+    """Why a row lacks a value that ``schema`` requires; null where it has all. ``needed``: the rows to check."""
     reason = pa.nulls(rows.num_rows, pa.string())
     for field in schema:
         if not (field.nullable or pa.types.is_null(field.type)):
@@ -122,7 +123,7 @@ def missing_values(rows: pa.Table, schema: pa.Schema, needed: Mask) -> pa.Array:
 
 
 def may_lack_all(kind: pa.DataType) -> pa.DataType:
-    """The type with nothing inside that must not be null: what rows have before they are looked at."""
+    """The type with everything inside it nullable, for rows before they are checked."""
     t = pa.types
     if not asks_inside(kind):
         return kind
@@ -138,7 +139,7 @@ def _free(child: pa.Field) -> pa.Field:
 
 
 def asks_inside(kind: pa.DataType) -> bool:
-    """Whether a value may hold something that must not be null."""
+    """Whether something inside a value must not be null."""
     if pa.types.is_map(kind):  # a key is never null
         return not kind.item_field.nullable or asks_inside(kind.item_type)
     children = [kind.field(n) for n in range(kind.num_fields)]
@@ -146,7 +147,7 @@ def asks_inside(kind: pa.DataType) -> bool:
 
 
 def _inside(values: pa.Array, kind: pa.DataType, path: str) -> Iterator[tuple[str, Mask]]:
-    """(path, the rows whose value there lacks what is asked for) for each child of a nested column."""
+    """(path, mask of rows with a null that is not allowed there) for each child of a nested column."""
     t = pa.types
     there = ~nulls_of(values)
     if t.is_struct(kind):
@@ -173,13 +174,13 @@ def _inside(values: pa.Array, kind: pa.DataType, path: str) -> Iterator[tuple[st
 
 
 ROW = "row"
-# Of a record on its way through a transformation: where it stands in the source, and whether it is a delete.
+# A column of records in a transformation: their position in the source, and whether they are deletes.
 RECORD = "_tagstream_record"
 RECORD_TYPE = pa.struct([("src", pa.string()), ("pos_hi", pa.int64()), ("pos_lo", pa.int64()), ("deleted", pa.bool_())])
 
 
 class TypedRows:
-    """``schema``: the table's columns; ``delete_field``: the boolean column whose true rows are deletes."""
+    """Typed rows. ``schema``: the table's columns. ``delete_field``: the boolean column that is true for deletes."""
 
     may_lack = False
 
@@ -195,7 +196,7 @@ class TypedRows:
         columns = {field.name: given.field(i) for i, field in enumerate(given.type)}
         if (
             self._delete in self._schema.names and self._delete in columns
-        ):  # a table that keeps the mark: null is no delete
+        ):  # the table stores the mark: null is not a delete
             columns[self._delete] = pc.fill_null(columns[self._delete], False)
         deleted = mask_of(columns[self._delete]) if self._delete in columns else np.zeros(count, np.bool_)
         rows = pa.Table.from_arrays(
@@ -215,14 +216,16 @@ def _column(values: pa.Array | None, field: pa.Field, count: int) -> pa.Array:
     stored = storage_schema(pa.schema([pa.field(field.name, values.type)])).field(0).type
     if not fits(stored, field.type):
         raise ConfigError(
-            f"column {field.name!r} comes as {values.type}, and the table has {field.type}: the DataFrame has changed since "
-            "the stream began; cast the column in it"
+            f"column {field.name!r} has type {values.type}, but the table has {field.type}: the DataFrame has changed since "
+            "the stream started; cast the column in it"
         )
     return values.cast(stored).cast(field.type)
 
 
 def row_lines(rows: pa.StructArray, wanted: Mask) -> pa.Array:
-    """The rows as JSON where the mask is, else null. A loop: bad rows are few, and each is its own line."""
+    """The rows as JSON where the mask is true, else null. A loop over rows, since bad rows are few and each is one
+    line.
+    """
     taken = rows.filter(pa.array(wanted)).to_pylist()
     lines = pa.array([json.dumps(row, default=_as_text, ensure_ascii=False).encode() for row in taken], pa.binary())
     if len(lines) == len(rows):
@@ -242,10 +245,10 @@ def _as_text(value: Any) -> Any:
 
 
 def with_row(batch: pa.RecordBatch, first: int, task: int, delete_field: str) -> pa.RecordBatch:
-    """Columns of Spark's as the record batch that a decoder takes.
+    """Spark's columns as the record batch for a decoder.
 
-    Position: that of the record that the row was made of, where :data:`RECORD` tells it; else the task, and the row's number
-    in it from ``first`` on. What RECORD says of deletes counts where there is no column ``delete_field``.
+    The position is that of the source record, if :data:`RECORD` has one; else the task, and the row's number in it from
+    ``first`` on. RECORD marks deletes only where the column ``delete_field`` does not exist.
     """
     count = batch.num_rows
     place = {
@@ -271,19 +274,19 @@ def with_row(batch: pa.RecordBatch, first: int, task: int, delete_field: str) ->
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
-    """The columns of a schema in types that Spark has; all of them may be null."""
+    """The columns of a schema in Spark's types, all nullable."""
     return pa.schema([pa.field(field.name, spark_type(field.type)) for field in schema])
 
 
 def as_spark_has_it(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """A column in its Spark type; no value changes."""
+    """A column in its Spark type. No value changes."""
     values = flat(values)
     wanted = spark_type(values.type)
     return values if values.type == wanted else values.cast(wanted)
 
 
 def spark_type(kind: pa.DataType) -> pa.DataType:
-    """The type that Spark has for the values of another one. Times of day are the numbers that Avro keeps."""
+    """The Spark type for the values of a type. Times of day become the numbers that Avro stores."""
     t = pa.types
     if t.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)

@@ -45,9 +45,9 @@ def test_a_registry_that_fails_is_asked_again_and_then_named(registry: schema_re
     assert asked.by_id(6)["name"] == "Envelope"
     assert waits == [0.5, 1.0, 2.0]
     registry.failing = 4
-    with pytest.raises(SourceError, match=r"schemas/ids/8: it answered 503 .*nothing of the batch is lost"):
+    with pytest.raises(SourceError, match=r"schemas/ids/8: it answered 503 .*the batch is not lost"):
         asked.by_id(8)
-    with pytest.raises(UnknownSchemaError, match="no schema of id 99"):
+    with pytest.raises(UnknownSchemaError, match="no schema with id 99"):
         asked.by_id(99)
     with pytest.raises(SourceError, match="has no subject nobody"):
         asked.latest("nobody")
@@ -85,10 +85,10 @@ def test_broken_records_are_bad_and_their_neighbours_good(registry: schema_regis
     decode = decoder(cdc.schema_by_id(6), ["id"], ["day"], rules)
     reasons = decode.keys(cdc.raw_batch(mixed)).column("reason").to_pylist()
     assert [i for i, reason in enumerate(reasons) if reason is not None] == sorted(wrong)
-    assert "no Avro datum" in reasons[3]
-    assert "1 bytes are left behind" in reasons[5]
-    assert "no schema of id 99" in reasons[7]
-    assert all("wire form" in reasons[i] for i in (9, 11, 13))
+    assert "not an Avro datum" in reasons[3]
+    assert "1 bytes follow the Avro datum" in reasons[5]
+    assert "no schema with id 99" in reasons[7]
+    assert all("wire format" in reasons[i] for i in (9, 11, 13))
 
 
 def test_keys_may_be_json_where_values_are_avro(registry: schema_registry.Registry) -> None:

@@ -87,7 +87,7 @@ def test_takes_what_loses_nothing(kind: pa.DataType, text: str, value: Any) -> N
         (pa.string(), '{"x":1}', "an object where a text"),
         (pa.string(), "[1]", "an array where a text"),
         (pa.string(), '"\\ud800"', "half of a surrogate pair"),
-        (pa.date32(), '"2024-02-30"', "no date"),
+        (pa.date32(), '"2024-02-30"', "not a date"),
         (pa.date32(), '"2024-01-02T00:00:00"', "neither an ISO date"),
         (UTC_US, '"2024-01-02T03:04:05.1234567"', "more digits than us"),
         (UTC_US, "1704164645.5", "neither an ISO timestamp"),

@@ -143,8 +143,8 @@ def test_a_records_outcome_does_not_depend_on_its_neighbours(
     case: tuple[pa.Schema, list[bytes | None]], other: tuple[pa.Schema, list[bytes | None]]
 ) -> None:
     schema, batch = case
-    together, errors = JsonDecoder(schema).decode(pa.array(batch + other[1], pa.binary()))
+    combined, errors = JsonDecoder(schema).decode(pa.array(batch + other[1], pa.binary()))
     for i, raw in enumerate(batch):
         alone, error = JsonDecoder(schema).decode(pa.array([raw], pa.binary()))
         assert error[0].as_py() == errors[i].as_py()
-        assert repr(columns(alone)) == repr(columns(together.slice(i, 1)))
+        assert repr(columns(alone)) == repr(columns(combined.slice(i, 1)))

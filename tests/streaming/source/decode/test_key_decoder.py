@@ -91,7 +91,7 @@ def test_a_composite_key_that_other_values_make_too(refuse: bool) -> None:
     tombstone = b'{"id":"1,day:2","day":"3"}'
     rows = decode.keys(batch(good, bad, None, keys=(None, None, tombstone))).to_pylist()
     assert [(row["flags"] & BAD) != 0 for row in rows] == [False, refuse, refuse]
-    assert not refuse or "holds ',day:'" in rows[1]["reason"]
+    assert not refuse or "contains ',day:'" in rows[1]["reason"]
 
 
 @pytest.mark.parametrize("longest", [None, 9])
@@ -102,7 +102,7 @@ def test_a_key_that_an_index_cannot_hold(longest: int | None) -> None:
     records = (good.encode(), bad.encode(), None, None)
     rows = decode.keys(batch(*records, keys=(None, b"k1234567\xc3\xa9", b"k12345678", b"k123456789"))).to_pylist()
     assert [(row["flags"] & BAD) != 0 for row in rows] == [False, longest is not None, False, longest is not None]
-    assert longest is None or rows[1]["reason"] == "the record key is longer than the 9 bytes that the index can hold"
+    assert longest is None or rows[1]["reason"] == "the record key is longer than the 9 bytes that the index can store"
     composite = KeyDecoder(SCHEMA, KeyGenerator.create(None, ("id", "day"), ()), ("ts",), True, longest_key=longest)
     found = composite.keys(batch(b'{"id":"1","day":"2","ts":1}')).to_pylist()[0]
     assert bool(found["flags"] & BAD) is (longest is not None)

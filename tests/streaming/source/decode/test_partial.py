@@ -16,8 +16,8 @@ from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_PARTITION
 from tagstream.streaming.source.decode.columns import unpack_absent
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, KeyDecoder
 from tagstream.streaming.source.decode.plain_json import not_sent
+from tagstream.table.keys.generators import KEYGEN_PACKAGE
 from tagstream.table.keys.keys import KeyGenerator
-from tagstream.table.meta_client.table_config import KEYGEN_PACKAGE
 
 SCHEMA = pa.schema([
     pa.field("id", pa.string(), nullable=False), pa.field("part", pa.string()), pa.field("ts", pa.int64()),

@@ -78,7 +78,7 @@ def test_what_is_missing_is_named(registry: schema_registry.Registry) -> None:
     asked = SchemaRegistry(RegistryPlace(registry.url), {})
     with pytest.raises(SourceError, match=r"schema 5 .* names type shop\.Price, which neither it nor"):
         asked.by_id(5)
-    with pytest.raises(SourceError, match="refers to version 9 of subject source, which is not there"):
+    with pytest.raises(SourceError, match="refers to version 9 of subject source, which does not exist"):
         asked.by_id(6)
 
 

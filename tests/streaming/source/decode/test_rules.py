@@ -33,10 +33,10 @@ def decode(kind: pa.DataType, texts: list[str], rules: DecodeRules, facts: Facts
     decoder = JsonDecoder(pa.schema([("c", kind)]), {"c": facts} if facts else {}, rules)
     records = [f'{{"c":{text}}}'.encode() for text in texts]
     rows, errors = decoder.decode(pa.array(records * (COUNT // len(records) + 1)))
-    together = outcome(rows, errors)[: len(texts)]
+    combined = outcome(rows, errors)[: len(texts)]
     alone = [outcome(*decoder.decode(pa.array([record])))[0] for record in records]
-    assert [str(a) for a in together] == [str(a) for a in alone]
-    return together
+    assert [str(a) for a in combined] == [str(a) for a in alone]
+    return combined
 
 
 def outcome(rows: pa.Table, errors: pa.Array) -> list[Any]:

@@ -68,7 +68,7 @@ def test_events_of_others_are_bad_where_the_stream_has_a_table(folder: str, regi
         [m for m in cdc.messages(folder, f"shop.{table}") if m.value is not None][:20] for table in ("orders", "stock")
     )
     _, reasons = outcome(decode, mixed(mine, others))
-    assert reasons == [f"an event of table {STOCK}, and the stream reads {ORDERS} (tagstream.source.tables)"] * 20
+    assert reasons == [f"an event of table {STOCK}, but the stream reads {ORDERS} (tagstream.source.tables)"] * 20
 
 
 @pytest.mark.parametrize("folder", ["json", "jsonschema", "avro"])

@@ -105,7 +105,7 @@ def test_a_delete_needs_no_values_but_its_key() -> None:
 def test_a_column_that_no_longer_fits_is_told() -> None:
     narrow = TABLE.set(0, pa.field("id", pa.int32(), nullable=False))
     wide = columns().set_column(0, "id", pa.array([1, 2], pa.int64()))
-    with pytest.raises(ConfigError, match="column 'id' comes as int64, and the table has int32"):
+    with pytest.raises(ConfigError, match="column 'id' has type int64, but the table has int32"):
         keyed(wide, narrow)
 
 
@@ -135,7 +135,7 @@ def test_a_schema_without_the_mark_and_without_hudis_columns() -> None:
     ("fields", "text"),
     [
         ([("a", pa.int32()), ("a", pa.int32())], "more than one column 'a'"),
-        ([("count(1)", pa.int64())], "column 'count\\(1\\)' of rows: Avro"),
+        ([("count(1)", pa.int64())], "column 'count\\(1\\)' of rows: Hudi stores a table's schema in Avro"),
         ([("s", pa.struct([("x y", pa.int32())]))], "column 's.x y' of rows"),
         ([("i", pa.duration("us"))], "cast the column"),
         ([("gone", pa.int32())], "it marks deletes and must be boolean"),

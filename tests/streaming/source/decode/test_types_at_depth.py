@@ -118,6 +118,7 @@ def same(found: Any) -> Any:
     return found
 
 
+@pytest.mark.extended("more variants of one rule", first=("-top",))
 @pytest.mark.parametrize("depth", DEPTHS)
 @pytest.mark.parametrize("kind", AVRO)
 def test_avro_as_its_specification_says(registry: schema_registry.Registry, kind: str, depth: str) -> None:
@@ -140,6 +141,7 @@ def test_what_does_not_fit_is_bad_and_its_neighbours_good(registry: schema_regis
     assert "field v" in found[1] and not isinstance(found[0], str) and not isinstance(found[2], str)
 
 
+@pytest.mark.extended("more variants of one rule", first=("1999-1",))
 @pytest.mark.parametrize("depth", ["top", "record", "array"])
 @pytest.mark.parametrize(("micros", "millis"), [(1999, 1), (-1, -1), (-1000, -1), (-1001, -2)])
 def test_times_are_cut_off_where_asked(

@@ -1,0 +1,1 @@
+"""Tables registered in a catalogue: Hive Metastore and AWS Glue."""

@@ -1,0 +1,92 @@
+"""Keys that no option has: their accepted values are what is done in any case."""
+
+from __future__ import annotations
+
+from tagstream.table.config import ConfigKey, Kind
+
+_CLUSTERING = "Clustering"
+_PACKAGE = "org.apache.hudi.client.clustering."
+_EXECUTION = "SparkSortAndSizeExecutionStrategy"
+_UPDATES = "SparkRejectUpdateStrategy"
+
+FIXED_KEYS = (
+    ConfigKey(
+        "--schemaprovider-class",
+        Kind.CHOICE,
+        "The source of the table's schema: a schema file if one is named, or else the registry if one is named.",
+        default="FilebasedSchemaProvider",
+        flag="--schemaprovider-class",
+        values={
+            "FILEBASEDSCHEMAPROVIDER": "FilebasedSchemaProvider",
+            "ORG.APACHE.HUDI.UTILITIES.SCHEMA.FILEBASEDSCHEMAPROVIDER": "FilebasedSchemaProvider",
+            "SCHEMAREGISTRYPROVIDER": "SchemaRegistryProvider",
+            "ORG.APACHE.HUDI.UTILITIES.SCHEMA.SCHEMAREGISTRYPROVIDER": "SchemaRegistryProvider",
+        },
+        refused_values={
+            prefix + name.upper(): "this version reads the schema from a file; save it there, name it with "
+            "hoodie.streamer.schemaprovider.source.schema.file, and remove the flag"
+            for prefix in ("", "ORG.APACHE.HUDI.UTILITIES.SCHEMA.")
+            for name in (
+                "HiveSchemaProvider",
+                "JdbcbasedSchemaProvider",
+                "ProtoClassBasedSchemaProvider",
+                "RowBasedSchemaProvider",
+            )
+        },
+        section="Source",
+    ),
+    ConfigKey(
+        "hoodie.logfile.data.block.format",
+        Kind.CHOICE,
+        "Format of the data blocks in log files.",
+        default="parquet",
+        values={"PARQUET": "parquet"},
+        refused_values={
+            "AVRO": "Avro blocks are read, and Parquet blocks are written; remove it",
+            "HFILE": "HFile blocks are written to the metadata table only, and Parquet blocks to this one; remove it",
+        },
+        section="Files",
+    ),
+    ConfigKey(
+        "hoodie.clustering.plan.strategy.class",
+        Kind.CHOICE,
+        "How file groups are chosen for merging: by their sizes.",
+        default="SparkSizeBasedClusteringPlanStrategy",
+        values={
+            f"{prefix}{name}".upper(): "SparkSizeBasedClusteringPlanStrategy"
+            for prefix in ("", f"{_PACKAGE}plan.strategy.")
+            for name in (
+                "SparkSizeBasedClusteringPlanStrategy",
+                "JavaSizeBasedClusteringPlanStrategy",
+                "FlinkSizeBasedClusteringPlanStrategy",
+            )
+        },
+        section=_CLUSTERING,
+    ),
+    ConfigKey(
+        "hoodie.clustering.execution.strategy.class",
+        Kind.CHOICE,
+        "How a plan is executed: its rows are sorted, and split into files of the target size.",
+        default=_EXECUTION,
+        values={f"{prefix}{_EXECUTION}".upper(): _EXECUTION for prefix in ("", f"{_PACKAGE}run.strategy.")},
+        section=_CLUSTERING,
+    ),
+    ConfigKey(
+        "hoodie.clustering.updates.strategy",
+        Kind.CHOICE,
+        "What a batch does if it has rows for a file group of a pending clustering: it waits until the "
+        "clustering is done; a clustering that this project has planned is rolled back.",
+        default=_UPDATES,
+        values={f"{prefix}{_UPDATES}".upper(): _UPDATES for prefix in ("", f"{_PACKAGE}update.strategy.")},
+        section=_CLUSTERING,
+    ),
+    ConfigKey(
+        "hoodie.index.bucket.engine",
+        Kind.CHOICE,
+        "BUCKET: how keys are distributed over buckets.",
+        default="SIMPLE",
+        values={"SIMPLE": "SIMPLE"},
+        refused_values={"CONSISTENT_HASHING": "only the simple engine is written; buckets that split need clustering"},
+        section="Pull-type indexes",
+    ),
+)
