@@ -127,15 +127,17 @@ def test_streams_with_other_indexes(tmp_path: Path, spark: SparkSession, index: 
 
 
 @pytest.mark.extended("the same decisions over another real stream")
-def test_streams_that_have_keys_of_their_own(tmp_path: Path, spark: SparkSession) -> None:
-    """No stream reads what the others have written, and none has to repeat a batch."""
+@pytest.mark.parametrize("begin", ["at once", "one after the other"])
+def test_streams_that_have_keys_of_their_own(tmp_path: Path, spark: SparkSession, begin: str) -> None:
+    """No stream reads what the others have written, also not one that begins with a table full of their rows."""
     cases = streams(tmp_path, spark, "MERGE_ON_READ", "ab", {**CONF, "tagstream.writers.keys": "disjoint"})
     events: list[ev.Event] = []
     for case, name in zip(cases, "ab", strict=True):
         mine = [replace(e, key=f"{name}{e.key}") for e in ev.generate(180, MIX, seed=ord(name))]
         ev.write_files(mine, case.source, PER_FILE)
         events += mine
-    run_all(cases)
+    for together in [cases] if begin == "at once" else [[case] for case in cases]:
+        run_all(together)
     is_oracles(cases[0].table, events)
     for case in cases:
         assert not list(case.checkpoint.glob("tagstream/index/gen-*/epoch-*/complete.json"))

@@ -17,7 +17,7 @@ from tagstream.streaming.batch.metadata_keeper import MetadataKeeper
 from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.job.pull_index import start_index
 from tagstream.streaming.recovery.cover import catch_up
-from tagstream.streaming.recovery.foreign_commits import is_of_another_stream, work_of
+from tagstream.streaming.recovery.foreign_commits import is_of_another_stream, is_service, work_of
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
@@ -34,7 +34,11 @@ def follow(
 
     ``batch_id``: the batch that begins.
     """
-    times = tuple(commit.time for commit, metadata in commits.items() if not has_other_keys(job, metadata))
+    times = tuple(
+        commit.time
+        for commit, metadata in commits.items()
+        if not is_service(metadata) and not has_other_keys(job, metadata)
+    )
     if job.env.index is not None:
         start_index(job, spark)
     elif times:

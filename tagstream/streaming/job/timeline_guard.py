@@ -29,7 +29,7 @@ from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.metadata_keeper import check_kept
 from tagstream.streaming.batch.spark_checkpoint import SparkBatch
 from tagstream.streaming.job.follow import follow, has_other_keys, wait_for_turn
-from tagstream.streaming.recovery.foreign_commits import ForeignWork, find_swallowed, work_of
+from tagstream.streaming.recovery.foreign_commits import ForeignWork, find_swallowed, is_service, work_of
 from tagstream.streaming.recovery.live_writers import is_at_work, is_waited_for, wait_for
 from tagstream.streaming.recovery.pending_writes import (
     is_being_rolled_back,
@@ -160,9 +160,9 @@ class TimelineGuard:
         back. Arguments and errors: see :meth:`before_complete`.
         """
         if self._follows:
-            groups, timeline = _groups(statuses), self._job.table.timeline()
-            self._refuse_plans(timeline, groups, self._in_plans(statuses))
-            self._refuse_overlap(timeline, groups, adds_keys=adds_keys)
+            groups, in_plans, timeline = _groups(statuses), self._in_plans(statuses), self._job.table.timeline()
+            self._refuse_plans(timeline, groups, in_plans)
+            self._refuse_overlap(timeline, groups, in_plans, adds_keys=adds_keys)
 
     def _in_plans(self, statuses: Iterable[WriteStatus]) -> frozenset[FileGroupId]:
         """The file groups for which a new compaction plan is a conflict."""
@@ -201,7 +201,7 @@ class TimelineGuard:
                     timeline  # another writer rolled it back: the commit protocol raises the error, no wait is needed
                 )
             if not pending:
-                self._refuse_overlap(timeline, groups, adds_keys=adds_keys)
+                self._refuse_overlap(timeline, groups, in_plans, adds_keys=adds_keys)
                 job.env.lock.check()
                 return timeline
             for other in pending:
@@ -269,15 +269,29 @@ class TimelineGuard:
                 clustering,
             )
 
-    def _refuse_overlap(self, timeline: Timeline, groups: frozenset[FileGroupId], *, adds_keys: bool) -> None:
-        """ForeignCommitError for a commit that was completed since the batch began and conflicts with the batch."""
+    def _refuse_overlap(
+        self,
+        timeline: Timeline,
+        groups: frozenset[FileGroupId],
+        in_plans: frozenset[FileGroupId],
+        *,
+        adds_keys: bool,
+    ) -> None:
+        """ForeignCommitError for a commit that was completed since the batch began and conflicts with the batch.
+
+        ``in_plans``: the file groups for which a compaction that was planned since then is a conflict. The batch wrote
+        into the slice that begins with an earlier plan.
+        """
         job = self._job
         new = self._new(timeline)
+        before = self._start.pending_compactions if self._start is not None else {}
         for other in new:
             metadata = timeline.metadata(job.table.storage, other)
             work = work_of(metadata)
             made = f"table {job.table.base_path}: another writer made commit {other.time} while this job runs"
             both = self._in_both(groups, work.groups)
+            if is_service(metadata):
+                both = frozenset(group for group in both & in_plans if before.get(group) != other.time)
             if both:
                 raise OverlapError(f"{made}; both it and the batch write to {_name(min(both))}")
             if adds_keys and work.adds_keys and not has_other_keys(job, metadata):

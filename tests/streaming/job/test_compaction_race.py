@@ -1,4 +1,4 @@
-"""A compaction that another writer plans while a batch is written, and carries out after its commit."""
+"""A compaction of another writer: planned while a batch is written, or planned before it and completed meanwhile."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from tests.support.compare import compare
 from tests.support.foreign_compaction import plan_compaction
 from tests.support.foreign_writer import HeldCommit
 from tests.support.hudi_rs import read_table
+from tests.support.table_version import metadata, using
 
 pytestmark = pytest.mark.spark
 
@@ -54,6 +55,37 @@ def test_the_batch_goes_onto_the_slice_that_begins_with_the_plan(
     assert found.base_file is not None
     assert found.log_files
     assert validate(table) == []
+    more = [ev.Event("k2", "p1", 200, name="moved")]
+    ev.write_files(more, case.source, 1, first=3)
+    (report,) = case.run()
+    assert report.moves == 1
+    assert not rows_differ(case, [*first, *ours, *more])
+
+
+@pytest.mark.extended("the other version of tables", first=("6",))
+@pytest.mark.parametrize("version", [6, 9])
+def test_a_plan_from_before_the_batch_is_no_conflict(tmp_path: Path, spark: SparkSession, version: int) -> None:
+    """The batch writes into the slice that begins with the plan, so it is committed at the first try."""
+    with using(version), metadata(False):
+        case = StreamCase(tmp_path, spark, "MERGE_ON_READ", {"hoodie.compact.inline": "false"})
+        first = [ev.Event(f"k{i}", "p0", 1, name="first") for i in range(4)]
+        ours = [ev.Event("k0", "p0", 100, name="ours"), ev.Event("k1", "p0", 2, deleted=True)]
+        ev.write_files(first, case.source, 4)
+        case.run()
+        ev.write_files(ours, case.source, 2, first=1)
+        planned = plan_compaction(str(case.table), "p0")
+        tries: list[int] = []
+
+        def complete(point: str, batch: int) -> None:
+            if point == "files_written":
+                tries.append(batch)
+                if len(tries) == 1:
+                    planned.complete()
+
+        case.run(at=complete)
+    assert tries == [1]
+    assert not rows_differ(case, [*first, *ours])
+    assert validate(HoodieTable.open(str(case.table))) == []
     more = [ev.Event("k2", "p1", 200, name="moved")]
     ev.write_files(more, case.source, 1, first=3)
     (report,) = case.run()
