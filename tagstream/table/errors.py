@@ -57,6 +57,10 @@ class InstantConflictError(TableError):
     """An instant file that must be new exists already: another writer or attempt created it first."""
 
 
+class PlanOverlapError(TableError):
+    """A write that came after a table service's plan has changed a file group that the service would replace."""
+
+
 class CorruptFileError(TableError):
     """A file's bytes do not follow the format."""
 

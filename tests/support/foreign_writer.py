@@ -26,7 +26,7 @@ from tagstream.table.metadata.metadata_writer import MetadataWriter
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.schema.schema import FILE_NAME, PARTITION_PATH, RECORD_KEY, avro_json, avro_to_arrow
 from tagstream.table.services.metadata_changes import update_metadata, with_metadata_stats
-from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
+from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStat, WriteStatus
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.write import commit as protocol
 from tagstream.table.write.file_writer import write_file_group
@@ -178,7 +178,9 @@ class ForeignWriter:
                 table.storage.write_new(f"{table.config.timeline_folder}/{name}", plan)
             else:
                 protocol.request(table, at, action)
-            protocol.inflight(table, at, action)
+            groups = [] if plan is not None else sorted({**rows, **deletes})  # as Hudi: the groups are known before
+            stats = {p: tuple(WriteStat(file_id, "", p) for path, file_id in groups if path == p) for p, _ in groups}
+            protocol.inflight(table, at, action, CommitMetadata(stats=stats, operation=operation))
             written = self._write(table, timeline, at, action, rows, deletes)
             protocol.publish_files(table, at, written)  # other writers' files are in the table while it is pending
             return written

@@ -11,7 +11,8 @@ other writer, which then finds this commit. Then:
 - a new compaction plan over a file group of the batch: the batch is processed again, into the slice that begins with the
   plan. From table version 8 on a log file belongs to that slice anyway, by its completion time; then only a base file makes
   the batch run again
-- a pending clustering of a file group of the batch: it is waited for, then the batch is processed again
+- a pending clustering of a file group of the batch: it is waited for, then the batch is processed again, unless the
+  options give batches precedence
 """
 
 from __future__ import annotations
@@ -261,6 +262,8 @@ class TimelineGuard:
                 f"table {path}: compaction {timeline.pending_compactions[group]} was planned over {_name(group)} while the "
                 "batch was written; the batch is processed again, into the slice that begins with the plan"
             )
+        if self._job.options.lock.prefers_writers:
+            return  # the clustering finds this batch under the lock, and stops
         for group in groups & timeline.pending_clusterings.keys():
             clustering = timeline.pending_clusterings[group]
             raise PendingClusteringError(

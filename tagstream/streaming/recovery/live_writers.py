@@ -16,6 +16,7 @@ from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.lease import DEFAULT_TIMEOUT_MS, is_alive
+from tagstream.table.timeline.timeline import FileGroupId
 from tagstream.table.write.commit import WRITER_KEY
 from tagstream.table.write.markers import marker_folder
 from tagstream.table.write.write_context import WriteProfile
@@ -70,18 +71,47 @@ def is_waited_for(job: JobContext, pending: Instant) -> bool:
     return not job.env.lease.is_shared or _stream_of(job, pending) is None
 
 
+def preferred_write(job: JobContext, instant: str, groups: frozenset[FileGroupId]) -> str | None:
+    """The pending write of a live writer for which the clustering ``instant`` of file groups ``groups`` stops.
+
+    None unless the options give batches precedence. As in Hudi's PreferWriterConflictResolutionStrategy a write counts
+    whose inflight file names one of the file groups. Where the options say so, one counts that has only begun, too.
+    """
+    lock = job.options.lock
+    if not lock.prefers_writers:
+        return None
+    for pending in job.table.timeline().pending_writes:
+        if pending.time != instant and is_at_work(job, pending):
+            named = _groups_of(job, pending)
+            if (lock.clustering_yields_to_pending and not named) or not groups.isdisjoint(named):
+                return pending.time
+    return None
+
+
+def _groups_of(job: JobContext, pending: Instant) -> frozenset[FileGroupId]:
+    """The file groups that the inflight file names. This project's inflight files name none."""
+    inflight = _inflight(job, pending)
+    stats = inflight.all_stats() if inflight is not None else ()
+    return frozenset((s.partition_path, s.file_id) for s in stats if s.file_id)
+
+
+def _inflight(job: JobContext, pending: Instant) -> CommitMetadata | None:
+    table = job.table
+    name = Instant(pending.time, pending.action, State.INFLIGHT).file_name()
+    rel = f"{table.config.timeline_folder}/{name}"
+    try:
+        return CommitMetadata.from_bytes(table.storage.read(rel), rel)
+    except FileNotFoundError:
+        return None
+
+
 def _stream_of(job: JobContext, pending: Instant) -> str | None:
     """The stream of this project that began the write; None for other writers.
 
     Its inflight file says so; before that exists, a write profile of this stream.
     """
-    table = job.table
-    inflight = Instant(pending.time, pending.action, State.INFLIGHT).file_name()
-    rel = f"{table.config.timeline_folder}/{inflight}"
-    try:
-        writer = CommitMetadata.from_bytes(table.storage.read(rel), rel).extra.get(WRITER_KEY)
-    except FileNotFoundError:
-        writer = None
+    inflight = _inflight(job, pending)
+    writer = inflight.extra.get(WRITER_KEY) if inflight is not None else None
     if writer is not None:
         return str(json.loads(writer).get("stream_id", ""))
     return job.env.meta.stream_id if pending.time in _pinned_instants(job.profiles) else None

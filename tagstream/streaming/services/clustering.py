@@ -3,7 +3,8 @@
 Nobody may write to the file groups of a plan until it is executed. Inline, it is planned and executed between two batches.
 Async, its tasks run as a separate Spark job while batches continue, and it is completed between two batches. A batch with
 rows for its file groups has precedence: the plan is removed from the timeline before the batch's files get their final
-names. At this time no file of the plan has its final name.
+names. At this time no file of the plan has its final name. It is also removed if another writer has written to its file
+groups, or (with PreferWriterConflictResolutionStrategy) is about to.
 
 A clustering moves keys to other file groups. The state index catches up as with another writer's commit: it reads only the
 new files, and the query continues.
@@ -24,10 +25,11 @@ from tagstream.bootstrap.catch_up import plan_catch_up
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.report import size
 from tagstream.streaming.recovery.cover import catch_up
+from tagstream.streaming.recovery.live_writers import preferred_write
 from tagstream.streaming.recovery.pending_writes import new_instant
 from tagstream.streaming.services.service import PlannedService, Reach, Turn
 from tagstream.streaming.services.spark_tasks import Background, run_in_spark
-from tagstream.table.errors import LeaseLostError, TagstreamError
+from tagstream.table.errors import LeaseLostError, PlanOverlapError, TagstreamError
 from tagstream.table.services.clustering import (
     ClusteringResult,
     begin_clustering,
@@ -120,9 +122,17 @@ class Clustering(PlannedService):
             statuses = running.work.result()
             now.reach(Step.CLUSTERING_FILES)
             with now.hold(f"clustering {running.instant}"):
-                result = complete_clustering(
-                    job.table, running.instant, statuses, job.env.clock_ms, job.env.check, now.reach
-                )
+                preferred = preferred_write(job, running.instant, running.groups)
+                if preferred is not None:
+                    self._withdraw(running, f"write {preferred} of another writer has precedence", now.reach)
+                    return []
+                try:
+                    result = complete_clustering(
+                        job.table, running.instant, statuses, job.env.clock_ms, job.env.check, now.reach
+                    )
+                except PlanOverlapError:
+                    self._withdraw(running, "another writer has written to its file groups", now.reach)
+                    return []
         self._running, self._conflicts = None, 0
         known = self._follow(result, now.batch_id + 1)
         now.reach(Step.CLUSTERING_KNOWN)
@@ -142,7 +152,10 @@ class Clustering(PlannedService):
         job.env.lease.check()
         if running.groups.isdisjoint((s.stat.partition_path, s.stat.file_id) for s in statuses):
             return
-        self._running = None
+        self._withdraw(running, "a batch has rows for its file groups", reach)
+
+    def _withdraw(self, running: _Running, why: str, reach: Reach) -> None:
+        job, self._running = self._job, None
         running.work.cancel()
         with job.env.lock.hold(f"rollback of clustering {running.instant}"):
             unschedule_clustering(job.table, running.instant, job.env.check, reach)
@@ -152,11 +165,10 @@ class Clustering(PlannedService):
         self._rest = options.max_commits << min(self._conflicts, _MOST_DOUBLINGS)
         self._conflicts += 1
         LOG.warning(
-            "clustering %s of table %s was rolled back: a batch has rows for its file groups. The next one is planned "
-            "after "
-            "%s batches",
+            "clustering %s of table %s was rolled back: %s. The next one is planned after %s batches",
             running.instant,
             job.table.base_path,
+            why,
             f"{self._rest:,}",
         )
 

@@ -16,7 +16,7 @@ BillingMode = Literal["PAY_PER_REQUEST", "PROVISIONED"]
 
 MODE_KEY = "hoodie.write.concurrency.mode"
 _LOCK = "hoodie.write.lock."
-PROVIDER_KEY = f"{_LOCK}provider"
+PROVIDER_KEY, STRATEGY_KEY = f"{_LOCK}provider", f"{_LOCK}conflict.resolution.strategy"
 FILE_SYSTEM, ZOOKEEPER, ZOOKEEPER_IMPLICIT, STORAGE, IN_PROCESS, DYNAMODB, DYNAMODB_IMPLICIT = (
     "FileSystemBasedLockProvider",
     "ZookeeperBasedLockProvider",
@@ -37,6 +37,13 @@ PROVIDERS = {
     DYNAMODB: _AWS,
     DYNAMODB_IMPLICIT: _AWS,
 }
+# Hudi's strategies: which of two overlapping writes stops.
+PREFER_WRITER = "PreferWriterConflictResolutionStrategy"
+_STRATEGIES = (
+    "SimpleConcurrentFileWritesConflictResolutionStrategy",
+    "BucketIndexConcurrentFileWritesConflictResolutionStrategy",
+    PREFER_WRITER,
+)
 _REFUSED = {
     "HiveMetastoreBasedLockProvider": "locks of a Hive Metastore are not supported; use ZookeeperBasedLockProvider with "
     "the ZooKeeper that the metastore's locks use, in all writers",
@@ -57,6 +64,15 @@ def provider_name(text: str) -> str:
         near = difflib.get_close_matches(short, list(PROVIDERS), n=1)
         hint = f"; did you mean {PROVIDERS[near[0]]}{near[0]}?" if near else ""
         raise ConfigError(f"{PROVIDER_KEY} = {text} is not a lock provider of this version{hint} Known: {known}")
+    return short
+
+
+def strategy_name(text: str) -> str:
+    """The short name of a conflict strategy's class, which may be given in full; ConfigError for an unknown one."""
+    package, _, short = text.strip().rpartition(".")
+    if short not in _STRATEGIES or (package and f"{package}." != _HERE):
+        known = ", ".join(_HERE + name for name in _STRATEGIES)
+        raise ConfigError(f"{STRATEGY_KEY} = {text} is not a strategy of this version. Known: {known}")
     return short
 
 
@@ -118,6 +134,20 @@ class LockOptions:
         "Longest wait between these attempts, in milliseconds.",
         default=16_000,
         minimum=1,
+    )
+    strategy: str | None = option(
+        STRATEGY_KEY,
+        Kind.STRING,
+        f"Hudi's class for overlapping writes. With `{PREFER_WRITER}` a batch does not wait for a pending clustering, and a "
+        "clustering stops for batches: name it in all writers and services of the table. The other two name the rules "
+        "that are used anyway: the later of two writes to one file group, or bucket, is repeated.",
+        convert=strategy_name,
+    )
+    clustering_yields_to_pending: bool = option(
+        "hoodie.clustering.fail.on.pending.ingestion.during.conflict.resolution",
+        Kind.BOOL,
+        f"With `{PREFER_WRITER}`: whether a clustering also stops for a batch of another writer that has only begun.",
+        default=False,
     )
     file_path: str | None = option(
         f"{_LOCK}filesystem.path",
@@ -212,6 +242,11 @@ class LockOptions:
         default="overlapping",
         values={"OVERLAPPING": "overlapping", "DISJOINT": "disjoint"},
     )
+
+    @property
+    def prefers_writers(self) -> bool:
+        """Whether batches have precedence over the table services of other writers."""
+        return self.strategy == PREFER_WRITER and self.used_provider is not None
 
     @property
     def has_disjoint_keys(self) -> bool:

@@ -6,8 +6,8 @@
 locations, and the replace commit with the old file groups is written.
 
 After an interruption the same calls start again: a reader sees none of the new files before the end of step 3. The old
-files are kept until they are cleaned, and the plan is kept, too. Only the process with the lease may execute it. Nobody
-may write to the plan's file groups until it is completed or rolled back.
+files are kept until they are cleaned, and the plan is kept, too. Only the process with the lease may execute it. If
+another writer has written to the plan's file groups since it was made, it is not completed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from tagstream.table.errors import CorruptFileError, InstantConflictError
+from tagstream.table.errors import CorruptFileError, InstantConflictError, PlanOverlapError
+from tagstream.table.file_group.fs_view import FileSlice
 from tagstream.table.file_group.names import join, new_file_id, seqnos, write_token
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import SliceReader, check_mergeable
@@ -213,9 +214,11 @@ def complete_clustering(
     """Give the files their final names and complete the plan.
 
     InstantConflictError when another process was first, or the plan was rolled back: then these files are removed.
+    PlanOverlapError when a file group of the plan has got files since it was made: then nothing is changed.
     """
     table = table.reload()
     plan = read_clustering(table, instant)
+    _refuse_changed(table, instant, plan)
 
     def metadata(schema_json: str) -> CommitMetadata:
         built = CommitMetadata.build(statuses, {}, schema_json, WriteOperationType.CLUSTER)
@@ -245,6 +248,34 @@ def _partitions_of(plan: ClusteringPlan) -> Groups:
     return dict.fromkeys(plan.replaced)
 
 
+def _refuse_changed(table: HoodieTable, instant: str, plan: ClusteringPlan) -> None:
+    """PlanOverlapError when the newest slice of a file group has not exactly the plan's files."""
+    timeline = table.timeline()
+    found = timeline.find(instant)
+    if found is None or found.is_completed:
+        return  # the caller looks at this
+    planned: dict[str, dict[str, frozenset[str]]] = {}
+    for each in (s for group in plan.groups for s in group.slices):
+        planned.setdefault(each.partition_path, {})[each.file_id] = _names(each)
+    view = table.view(timeline)
+    view.look_up(planned)
+    for partition, names in sorted(planned.items()):
+        for file_id, now in view.latest_slices(partition, list(names)).items():
+            new = sorted(_names(now) - names[file_id])
+            if new:
+                where = table.storage.where(join(partition, new[0]))
+                raise PlanOverlapError(
+                    f"clustering {instant} of {table.base_path} is not completed: {where} was written to one of "
+                    "its file groups after it was planned, and its rows would be lost. Roll the plan back "
+                    f"(`tagstream table cluster --take-back {instant}`) and plan again"
+                )
+
+
+def _names(found: FileSlice) -> frozenset[str]:
+    base = [found.base_file.name] if found.base_file else []
+    return frozenset((*base, *(log.name for log in found.log_files)))
+
+
 def _check_files(table: HoodieTable, instant: str, plan: ClusteringPlan) -> None:
     """CorruptFileError when a file that the plan names is missing, InstantConflictError when its group was replaced."""
     timeline = table.timeline()
@@ -256,8 +287,7 @@ def _check_files(table: HoodieTable, instant: str, plan: ClusteringPlan) -> None
                     f"clustering {instant} of {table.base_path} would replace file group {each.file_id} of partition "
                     f"{partition!r}, which is already replaced: roll the plan back"
                 )
-            names = [*([each.base_file.name] if each.base_file else []), *(log.name for log in each.log_files)]
-            missing = [name for name in names if name not in there]
+            missing = sorted(_names(each) - there)
             if missing:
                 raise CorruptFileError(
                     f"{table.storage.where(join(partition, missing[0]))} is missing, but the clustering {instant} "

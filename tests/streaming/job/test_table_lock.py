@@ -10,10 +10,13 @@ from pyspark.sql import SparkSession
 
 from tagstream.streaming.job.preflight import SparkNeeds, check_start
 from tagstream.streaming.options.cli import load_options
-from tagstream.table.errors import ConfigError, LockTimeoutError
+from tagstream.table.errors import ConfigError, LockTimeoutError, PlanOverlapError
+from tagstream.table.file_group.names import next_instant
 from tagstream.table.locks.file_system import LOCK_NAME
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.services.clustering import complete_clustering, rollback_clustering
 from tagstream.table.services.validate import validate
+from tagstream.table.write.commit import request
 from tests.streaming.stream_case import StreamCase, now_ms
 from tests.support import events as ev
 from tests.support.compare import compare
@@ -29,6 +32,7 @@ CONF = {
     f"{LOCK}wait_time_ms": "10",
     f"{LOCK}client.num_retries": "0",
 }
+PREFER = {f"{LOCK}conflict.resolution.strategy": "PreferWriterConflictResolutionStrategy"}
 TYPES = ["COPY_ON_WRITE", "MERGE_ON_READ"]
 FIRST = [ev.Event(f"k{i}", "p0", 1, name="first") for i in range(4)]
 OURS = [ev.Event("k0", "p0", 100, name="ours"), ev.Event("k1", "p0", 100, name="ours")]
@@ -127,6 +131,58 @@ def test_a_commit_to_the_same_file_group_comes_first(tmp_path: Path, spark: Spar
     is_oracles(case, [*FIRST, *THEIRS, *OURS])
 
 
+@pytest.mark.extended("more kinds of tables", first=("MERGE_ON_READ",))
+@pytest.mark.parametrize("table_type", TYPES)
+def test_a_batch_before_another_writers_clustering(tmp_path: Path, spark: SparkSession, table_type: str) -> None:
+    """Where batches are preferred, none waits for a pending clustering of its file group."""
+    case = begun(tmp_path, spark, table_type, **PREFER)
+    held = ForeignWriter(case.table).hold_cluster("p0")
+    case.run()
+    assert commits(case)[-1] > held.instant
+    table = HoodieTable.open(str(case.table))
+    assert set(table.timeline().pending_clusterings.values()) == {held.instant}
+    with pytest.raises(PlanOverlapError):
+        complete_clustering(table, held.instant, [], now_ms)
+    rollback_clustering(table, held.instant, next_instant(now_ms(), table.timeline().newest))
+    has_rows(case, [*FIRST, *OURS])
+
+
+@pytest.mark.extended("the other writer has not committed yet", first=("complete",))
+@pytest.mark.parametrize("theirs", ["complete", "inflight", "requested"])
+def test_our_clustering_gives_way(
+    tmp_path: Path, spark: SparkSession, caplog: pytest.LogCaptureFixture, theirs: str
+) -> None:
+    """A write of another writer to a file group of the clustering stops it, at the latest under the lock."""
+    clustered = {
+        **PREFER,
+        "hoodie.clustering.inline": "true",
+        "hoodie.clustering.inline.max.commits": "2",
+        "hoodie.clustering.plan.strategy.sort.columns": "name",
+        "hoodie.clustering.fail.on.pending.ingestion.during.conflict.resolution": str(theirs == "requested").lower(),
+    }
+    case, held = begun(tmp_path, spark, "COPY_ON_WRITE", **clustered), list[HeldCommit]()
+    instant = "20990101000000000"
+
+    def write(point: str, _: int) -> None:
+        if point == "clustering_files" and not held:
+            held.append(ForeignWriter(case.table).hold_upsert(THEIRS, instant, late=theirs == "requested"))
+            if theirs == "complete":
+                held[0].complete()
+            elif theirs == "requested":
+                request(HoodieTable.open(str(case.table)), instant, "commit")
+
+    case.run(at=write)
+    assert held
+    assert "clustering" in (said := " ".join(r.getMessage() for r in caplog.records))
+    assert "was rolled back" in said
+    assert not HoodieTable.open(str(case.table)).timeline().pending_clusterings
+    if theirs == "requested":
+        (case.table / f".hoodie/{instant}.commit.requested").unlink()
+    if theirs != "complete":
+        held[0].complete()
+    is_oracles(case, [*FIRST, *THEIRS, *OURS])
+
+
 def test_it_waits_for_the_lock(tmp_path: Path, spark: SparkSession) -> None:
     case = begun(
         tmp_path,
@@ -150,6 +206,7 @@ def test_it_waits_for_the_lock(tmp_path: Path, spark: SparkSession) -> None:
         ({f"{LOCK}provider": "Zookeeper"}, "not a lock provider of this version"),
         ({f"{LOCK}provider": "StorageBasedLockProvider"}, "is not on an object store"),
         ({f"{LOCK}provider": "ZookeeperBasedLockProvider"}, "zookeeper.url"),
+        ({f"{LOCK}conflict.resolution.strategy": "FirstWins"}, "is not a strategy of this version. Known"),
         (
             {"hoodie.write.concurrency.mode": "NON_BLOCKING_CONCURRENCY_CONTROL"},
             "merge-on-read table with a bucket index",

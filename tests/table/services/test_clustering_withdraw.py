@@ -6,9 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tagstream.table.errors import InstantConflictError
-from tagstream.table.meta_client.table_config import MERGE_ON_READ
-from tagstream.table.services.clustering import cluster, rollback_clustering, unschedule_clustering
+from tagstream.table.errors import InstantConflictError, PlanOverlapError
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.services.clustering import (
+    begin_clustering,
+    cluster,
+    clustering_tasks,
+    complete_clustering,
+    rollback_clustering,
+    unschedule_clustering,
+)
 from tagstream.table.services.clustering_plan import schedule_clustering
 from tests.support.hudi_rs import read_table
 from tests.table.services.clusters import ALL, check, fill, made, pending, plan_and_cluster
@@ -108,4 +115,26 @@ def test_what_was_published_is_not_forgotten(tmp_path: Path) -> None:
     with pytest.raises(InstantConflictError, match="must be rolled back"):
         unschedule_clustering(writer.table, instant)
     rollback_clustering(writer.table, instant, writer.instant())
+    check(writer)
+
+
+@pytest.mark.extended("more kinds of tables", first=("v6-COPY_ON_WRITE", "v9-MERGE_ON_READ"))
+@pytest.mark.table_versions(6, 9)
+@pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_a_write_to_its_file_groups_stops_it(version: int, table_type: str, tmp_path: Path) -> None:
+    """Another writer did not heed the plan. The clustering would lose its rows, so it is not completed."""
+    writer = fill(made(tmp_path, table_type))
+    tick = clock(writer)
+    instant = schedule_clustering(writer.table, ALL, tick, force=True)
+    assert instant is not None
+    begin_clustering(writer.table, instant, tick)
+    statuses = [status for task in clustering_tasks(writer.table, instant, 1) for status in task.run()]
+    writer.write([row(key, f"p{key % 2}", 9) for key in range(0, 40, 5)], ["k3"])
+    before = rows(writer.table)
+    with pytest.raises(PlanOverlapError, match=f"--take-back {instant}"):
+        complete_clustering(writer.table, instant, statuses, tick)
+    assert rows(writer.table) == before
+    unschedule_clustering(writer.table, instant)
+    assert pending(writer.table) == []
+    plan_and_cluster(writer)
     check(writer)

@@ -328,11 +328,6 @@ IGNORED_KEYS = (
     _ignored("hoodie.datasource.write.streaming.retry.count", _RETRY),
     _ignored("hoodie.datasource.write.streaming.retry.interval.ms", _RETRY),
     _ignored(
-        "hoodie.write.lock.conflict.resolution.strategy",
-        "two commits conflict if they write to the same file group, add keys, or change the schema; a batch that conflicts "
-        "is repeated, and a service stops for a batch",
-    ),
-    _ignored(
         "hoodie.write.num.retries.on.conflict.failures", "a batch that conflicts is repeated until it is committed"
     ),
     _ignored("hoodie.finalize.write.parallelism", _TASKS),
