@@ -36,8 +36,8 @@ MAY_IMPORT: dict[str, str] = {
     "state": "table/*",
     "bootstrap": "table/* state",
     "streaming/source/decode": "table/* streaming state",
-    "table/services": "table table/keys table/storage table/schema table/timeline table/file_group table/history "
-    "table/meta_client table/metadata table/read table/write",
+    "table/services": "table table/keys table/locks table/storage table/schema table/timeline table/file_group "
+    "table/history table/meta_client table/metadata table/read table/write",
     "streaming/options": "table/* catalog streaming index state streaming/options/keys streaming/source/decode",
     "streaming/source": "table/* streaming state streaming/source/decode streaming/options",
     "streaming/batch": "table/* streaming index state bootstrap streaming/source/decode streaming/options streaming/source",

@@ -66,6 +66,20 @@ def add_limit(out: argparse.ArgumentParser, default: int, text: str) -> None:
     out.add_argument("--limit", metavar="N", type=count, default=default, help=f"{text} (default: {default})")
 
 
+def add_lock_settings(out: argparse.ArgumentParser) -> None:
+    """Add --props and --hoodie-conf, for commands that take the table's lock. ``props`` is a list."""
+    out.add_argument(
+        "--props",
+        metavar="FILE",
+        action="append",
+        default=[],
+        help="the stream's properties file, for the lock of Hudi's writers (hoodie.write.lock.*)",
+    )
+    out.add_argument(
+        "--hoodie-conf", metavar="KEY=VALUE", action="append", default=[], help="one of its properties; may be repeated"
+    )
+
+
 def add_record_settings(out: argparse.ArgumentParser) -> None:
     """Add --props and --hoodie-conf, for commands that read records as the stream does."""
     out.add_argument("--props", metavar="FILE", help="the stream's properties file")

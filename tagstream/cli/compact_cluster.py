@@ -8,16 +8,17 @@ from __future__ import annotations
 import argparse
 
 from tagstream.cli.command import Clock
+from tagstream.cli.exclusive import Exclusive
 from tagstream.cli.output import Column, Fact, Output
-from tagstream.cli.table_services import Check, changing
+from tagstream.cli.table_services import changing
 from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_writer import MetadataWriter, fresh_times
-from tagstream.table.services.clustering import cluster, rollback_clustering
+from tagstream.table.services.clustering import ClusteringResult, cluster, rollback_clustering
 from tagstream.table.services.clustering_options import ClusteringOptions
 from tagstream.table.services.clustering_plan import plan_clustering, schedule_clustering
-from tagstream.table.services.compaction import compact
+from tagstream.table.services.compaction import CompactionResult, compact
 from tagstream.table.services.compaction_plan import plan_compaction, schedule_compaction
 from tagstream.table.services.options import CompactionOptions, strategy_of
 from tagstream.table.services.plans import read_clustering, read_operations
@@ -80,7 +81,7 @@ def _compact(
     arguments: argparse.Namespace,
     out: Output,
     clock_ms: Clock,
-    check: Check,
+    alone: Exclusive,
 ) -> bool:
     """Execute the pending plans and one that is planned now. ``--schedule``: only plan. ``--execute``: only that plan.
 
@@ -89,14 +90,20 @@ def _compact(
     options = _compaction_options(arguments)
     pending = _pending_compactions(table.timeline())
     if arguments.schedule:
-        planned = schedule_compaction(table, options, clock_ms, check, force=True)
+        with alone.hold("planning of a compaction"):
+            planned = schedule_compaction(table, options, clock_ms, alone.check, force=True)
         out.facts([Fact("planned", "planned", planned, "name")])
         return planned is not None
     todo = pending if arguments.execute is None else [_checked(table, "compaction", arguments.execute, pending)]
-    done = [compact(table, instant, clock_ms, check, options=options) for instant in todo]
+
+    def carry_out(instant: str) -> CompactionResult:
+        return compact(table, instant, clock_ms, alone.check, options=options, hold=alone.hold)
+
+    done = [carry_out(instant) for instant in todo]
     if arguments.execute is None:
-        planned = schedule_compaction(table, options, clock_ms, check, force=True)
-        done += [] if planned is None else [compact(table, planned, clock_ms, check, options=options)]
+        with alone.hold("planning of a compaction"):
+            planned = schedule_compaction(table, options, clock_ms, alone.check, force=True)
+        done += [] if planned is None else [carry_out(planned)]
     out.facts(
         [
             Fact("instants", "compactions", [result.instant for result in done]),
@@ -166,7 +173,7 @@ def _cluster(
     arguments: argparse.Namespace,
     out: Output,
     clock_ms: Clock,
-    check: Check,
+    alone: Exclusive,
 ) -> bool:
     """Execute the pending plans and one that is planned now. ``--schedule``: only plan. ``--execute``: only that plan.
     ``--take-back``: roll back that plan and its files.
@@ -177,21 +184,28 @@ def _cluster(
     options, pending = _clustering_options(arguments), _pending_clusterings(table)
     if arguments.take_back is not None:
         instant = _checked(table, "clustering", arguments.take_back, pending)
-        time = fresh_times(table, MetadataWriter.open(table), clock_ms)()
-        taken = rollback_clustering(table, instant, time, check)
+        with alone.hold(f"rollback of clustering {instant}"):
+            time = fresh_times(table, MetadataWriter.open(table), clock_ms)()
+            taken = rollback_clustering(table, instant, time, alone.check)
         out.facts(
             [Fact("taken_back", "rolled back", instant, "name"), Fact("rollback", "rollback", taken.instant, "name")]
         )
         return True
     if arguments.schedule:
-        planned = schedule_clustering(table, options, clock_ms, check, force=True, look_at_all=True)
+        with alone.hold("planning of a clustering"):
+            planned = schedule_clustering(table, options, clock_ms, alone.check, force=True, look_at_all=True)
         out.facts([Fact("planned", "planned", planned, "name")])
         return planned is not None
     todo = pending if arguments.execute is None else [_checked(table, "clustering", arguments.execute, pending)]
-    done = [cluster(table, instant, clock_ms, check, max_memory=options.max_memory) for instant in todo]
+
+    def carry_out(instant: str) -> ClusteringResult:
+        return cluster(table, instant, clock_ms, alone.check, max_memory=options.max_memory, hold=alone.hold)
+
+    done = [carry_out(instant) for instant in todo]
     if arguments.execute is None:
-        planned = schedule_clustering(table, options, clock_ms, check, force=True, look_at_all=True)
-        done += [] if planned is None else [cluster(table, planned, clock_ms, check, max_memory=options.max_memory)]
+        with alone.hold("planning of a clustering"):
+            planned = schedule_clustering(table, options, clock_ms, alone.check, force=True, look_at_all=True)
+        done += [] if planned is None else [carry_out(planned)]
     out.facts(
         [
             Fact("instants", "clusterings", [result.instant for result in done]),

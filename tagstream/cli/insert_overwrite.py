@@ -19,10 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.cli.command import Clock, add_record_settings
+from tagstream.cli.command import Clock
+from tagstream.cli.exclusive import Exclusive
 from tagstream.cli.output import AdminError, Column, Fact, Output
 from tagstream.cli.record_files import read_rows
-from tagstream.cli.table_services import Check, changing
+from tagstream.cli.table_services import changing
 from tagstream.state.ordering import ordering_codes
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.record_settings import RecordSettings
@@ -45,6 +46,7 @@ from tagstream.table.services.insert_overwrite import (
 from tagstream.table.services.merged_rows import RowKeeper
 from tagstream.table.services.replaced_partitions import groups_of_partitions, keys_in_other_partitions
 from tagstream.table.services.validate import doubled_partitions
+from tagstream.table.timeline.timeline import Timeline
 
 _REPLACED = (
     Column("partition_path", "partition"),
@@ -65,6 +67,7 @@ class _Overwrite:
     schema_json: str
     rows: NewRows
     groups: dict[str, tuple[str, ...]]
+    read: Timeline
 
 
 def _add_overwrite(out: argparse.ArgumentParser) -> None:
@@ -80,7 +83,6 @@ def _add_overwrite(out: argparse.ArgumentParser) -> None:
         help="partition path to replace, even if it gets no row; may be repeated (default: those of the rows)",
     )
     which.add_argument("--all", action="store_true", help="replace all partitions (INSERT_OVERWRITE_TABLE)")
-    add_record_settings(out)
 
 
 def _show_overwrite(table: HoodieTable, arguments: argparse.Namespace, out: Output, _: Clock) -> None:
@@ -89,13 +91,16 @@ def _show_overwrite(table: HoodieTable, arguments: argparse.Namespace, out: Outp
         _show_replaced(found, out)
 
 
-def _overwrite(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock, check: Check) -> bool:
+def _overwrite(
+    table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock, alone: Exclusive
+) -> bool:
     """Replace the partitions. Work of an earlier command that was killed is rolled back first. Always True."""
-    undo_cut_off(table, out, clock_ms, check)
+    undo_cut_off(table, out, clock_ms, alone)
     with _prepared_overwrite(table, arguments, out) as found:
         done = insert_overwrite(
-            table, found.rows, found.groups, found.schema_json, clock_ms, check,
+            table, found.rows, found.groups, found.schema_json, clock_ms, alone.check,
             whole_table=arguments.all, max_file_bytes=found.settings.file_bytes,
+            read=found.read, hold=alone.hold, beat=alone.lease.beat,
         )  # fmt: skip
         _show_replaced(found, out)
     out.facts(
@@ -109,9 +114,10 @@ def _overwrite(table: HoodieTable, arguments: argparse.Namespace, out: Output, c
     return True
 
 
-def undo_cut_off(table: HoodieTable, out: Output, clock_ms: Clock, check: Check) -> None:
+def undo_cut_off(table: HoodieTable, out: Output, clock_ms: Clock, alone: Exclusive) -> None:
     """Roll back the work of a killed command that replaces partitions, and say so."""
-    undone = roll_back_interrupted(table, clock_ms, check)
+    with alone.hold("rollback of a killed command"):
+        undone = roll_back_interrupted(table, clock_ms, alone.check)
     if undone:
         out.note(f"rolled back {', '.join(undone)}, which a killed command had begun")
 
@@ -134,7 +140,7 @@ def _show_replaced(found: _Overwrite, out: Output) -> None:
 @contextmanager
 def _prepared_overwrite(table: HoodieTable, arguments: argparse.Namespace, out: Output) -> Iterator[_Overwrite]:
     """The new rows, and the file groups that they replace. Nothing is changed. The rows exist only inside the block."""
-    settings = RecordSettings.of([arguments.props] if arguments.props is not None else [], arguments.hoodie_conf)
+    settings = RecordSettings.of(arguments.props, arguments.hoodie_conf)
     table.check_writable(keeps_metadata=True)
     check_bucketed(table, wanted=False)
     spec = settings.decode_spec(table).fitted(table)
@@ -144,8 +150,8 @@ def _prepared_overwrite(table: HoodieTable, arguments: argparse.Namespace, out: 
             f"the schema file has {', '.join(ahead)}, which table {table.base_path} does not have yet, so the values would "
             "be lost: first run the job with this schema file, which adds the columns"
         )
-    view = table.view(table.timeline())
-    there = view.partitions()
+    timeline = table.timeline()
+    there = table.view(timeline).partitions()
     with RowKeeper(DEFAULT_MEMORY) as keeper:
         out.progress("reading the rows")
         rows = read_rows(arguments.source, spec, _depth(there, spec), keeper)
@@ -157,7 +163,7 @@ def _prepared_overwrite(table: HoodieTable, arguments: argparse.Namespace, out: 
         groups = groups_of_partitions(table, wanted, new_ones=True)
         if settings.global_keys:
             _check_elsewhere(table, rows, wanted, out)
-        yield _Overwrite(settings, spec.stored_json, rows, groups)
+        yield _Overwrite(settings, spec.stored_json, rows, groups, timeline)
 
 
 def _depth(partitions: list[str], spec: DecodeSpec) -> int | None:
@@ -204,6 +210,7 @@ class _KeptRows:
     rows: NewRows
     groups: dict[str, tuple[str, ...]]
     before: Counter[str]
+    read: Timeline
 
     @property
     def surplus(self) -> int:
@@ -223,9 +230,9 @@ def _show_dedup(table: HoodieTable, arguments: argparse.Namespace, out: Output, 
         _show_kept(found, out)
 
 
-def _dedup(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock, check: Check) -> bool:
+def _dedup(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock, alone: Exclusive) -> bool:
     """Remove duplicates. Work of an earlier command that was killed is rolled back first. False if no key is duplicate."""
-    undo_cut_off(table, out, clock_ms, check)
+    undo_cut_off(table, out, clock_ms, alone)
     with _prepared_dedup(table, arguments, out) as found:
         _show_kept(found, out)
         if not found.surplus:
@@ -235,7 +242,10 @@ def _dedup(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock
             raise UnsupportedTableError(
                 f"table {table.base_path} has no schema in its commits; write a batch to it, then run this command again"
             )
-        done = insert_overwrite(table, found.rows, found.groups, schema, clock_ms, check)
+        done = insert_overwrite(
+            table, found.rows, found.groups, schema, clock_ms, alone.check,
+            read=found.read, hold=alone.hold, beat=alone.lease.beat,
+        )  # fmt: skip
     out.facts([Fact("instant", "commit", done.instant, "name")])
     return True
 
@@ -251,7 +261,7 @@ def _prepared_dedup(table: HoodieTable, arguments: argparse.Namespace, out: Outp
     """The rows to write. Nothing is changed. The rows exist only inside the block."""
     table.check_writable(keeps_metadata=True)
     check_bucketed(table, wanted=False)
-    global_keys = not arguments.by_partition
+    global_keys, timeline = not arguments.by_partition, table.timeline()
     out.progress("looking for duplicate keys")
     partitions = doubled_partitions(table, global_keys=global_keys)
     groups = groups_of_partitions(table, partitions)
@@ -263,7 +273,7 @@ def _prepared_dedup(table: HoodieTable, arguments: argparse.Namespace, out: Outp
             out.progress(f"reading partition {partition!r}")
             before[partition] += rows.num_rows
             chosen.add(_records(table, rows, partition, schema))
-        yield _KeptRows(chosen.chosen(), groups, before)
+        yield _KeptRows(chosen.chosen(), groups, before, timeline)
 
 
 def _live_rows(table: HoodieTable, partitions: tuple[str, ...]) -> Iterator[tuple[str, pa.Table]]:

@@ -18,13 +18,13 @@ from dataclasses import dataclass
 
 from tagstream.bootstrap.plan import plan_bootstrap
 from tagstream.cli.command import Clock, Command, add_checkpoint, add_new_checkpoint, add_table, size
+from tagstream.cli.exclusive import holding_lease
 from tagstream.cli.index_export import ExportInfo, imported_entries, read_info
 from tagstream.cli.index_load import GroupLoader, RecordSpiller, complete
 from tagstream.cli.index_processes import GroupReader, load_groups, processes_for, read_groups
 from tagstream.cli.index_reader import existing_checkpoint, open_index
 from tagstream.cli.index_verify import KINDS, Comparison, committed_manifests
 from tagstream.cli.output import AdminError, Fact, Output
-from tagstream.cli.upgrade import holding_lease
 from tagstream.state.checkpoint import (
     INDEX,
     BoundTo,

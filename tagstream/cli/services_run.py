@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from types import FrameType
 
 from tagstream.cli.command import Clock, Command
+from tagstream.cli.exclusive import Exclusive, command_lock
 from tagstream.cli.output import Fact, Output
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.cli import entries_of
@@ -29,6 +30,8 @@ from tagstream.streaming.options.options import services_of
 from tagstream.streaming.options.service_options import CompactionMode
 from tagstream.streaming.process import ANY_BATCH, CrashPlan
 from tagstream.table.errors import InstantConflictError, LeaseLostError, TagstreamError
+from tagstream.table.locks.lock import TableLock
+from tagstream.table.locks.options import LockOptions
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.partitions import drop_unwritable
 from tagstream.table.services.archiving import archive_table
@@ -71,24 +74,29 @@ def one_round(
     clock_ms: Callable[[], int],
     say: Say,
     reach: Reach = lambda _: None,
+    lock: TableLock | None = None,
 ) -> int:
     """Do all services that are due now. Return how many have done something. Errors are those of the services.
 
+    ``lock``: of the table's other writers. It is held while something is planned or published, if no job runs.
     ``say`` gets a line of text for each result. ``reach`` gets the names of the services' steps, and while a job runs also
     ``worker_offered``, ``worker_staged`` (the new files exist, but no other process knows them) and ``worker_handed_in``.
     """
     table = table.reload()
     lease = LeaseKeeper(table.storage, clock_ms)
     here = _Round(table, options, clock_ms, say, reach)
+    lock = lock or TableLock(None, LockOptions())
     try:
         lease.acquire(f"{table.base_path} (services)")
     except LeaseLostError:
         return here.beside_a_job()
     try:
-        table, told = drop_unwritable(table, clock_ms())
+        alone = Exclusive(lease, lock)
+        with alone.hold("services of the table"):
+            table, told = drop_unwritable(table, clock_ms())
         for text in told:
             say(f"table {table.config.name}: {text}")
-        return replace(here, table=table).alone(lease.check)
+        return replace(here, table=table).alone(alone)
     finally:
         lease.release()
 
@@ -124,22 +132,24 @@ class _Round:
             self.say(f"compaction {instant}: another process was first")
         return 0
 
-    def alone(self, check: Callable[[], None]) -> int:
-        """Do all services that are due. ``check``: the lease's check."""
+    def alone(self, held: Exclusive) -> int:
+        """Do all services that are due. ``held``: the lease and the lock."""
         table, options = self.table, self.options
-        if table.timeline().pending_writes:  # of a job that was killed: its next start rolls them back
-            return 0
+        if table.timeline().pending_writes and not held.lock.is_shared:
+            return 0  # of a job that was killed: its next start rolls them back
         done = 0
         if table.config.is_merge_on_read and options.compacts:
-            done += self._compact(check)
+            done += self._compact(held)
         if options.clean is not None:
-            cleaned = clean(table, options.clean, self.clock_ms, check, steps_of("clean", self.reach))
+            with held.hold("clean"):
+                cleaned = clean(table, options.clean, self.clock_ms, held.check, steps_of("clean", self.reach))
             if cleaned is not None and cleaned.instants:
                 self.say(f"clean {cleaned.instants[-1]}: {len(cleaned.deleted):,} files deleted")
                 done += 1
         if options.archive is not None:
             cleaning = options.clean or CleanOptions()
-            archived = archive_table(table, options.archive, cleaning, self.clock_ms, check, self.reach)
+            with held.hold("archiving"):
+                archived = archive_table(table, options.archive, cleaning, self.clock_ms, held.check, self.reach)
             if archived is not None:
                 self.say(f"archived {len(archived.instants):,} actions")
                 done += 1
@@ -147,27 +157,32 @@ class _Round:
             sweep(table)  # files of another such process that was killed
         return done
 
-    def _compact(self, check: Callable[[], None]) -> int:
-        table, options, clock_ms = self.table, self.options, self.clock_ms
+    def _compact(self, held: Exclusive) -> int:
+        check, table, options, clock_ms = held.check, self.table, self.options, self.clock_ms
         now_ms, reach = clock_ms(), steps_of("compaction", self.reach)
         pending = [i.time for i in table.timeline().pending if i.action == COMPACTION]
         todo = [time for time in pending if may_take_up(table, time, now_ms)]
         if not pending:
-            planned = schedule_compaction(table, options.compaction, clock_ms, check, reach=reach)
+            with held.hold("planning of a compaction"):
+                planned = schedule_compaction(table, options.compaction, clock_ms, check, reach=reach)
             todo = [] if planned is None else [planned]
+
+        def execute(tasks: Sequence[CompactionTask]) -> Iterator[WriteStatus]:
+            return _carry_out(tasks, options.processes)
+
+        def carry_out(instant: str) -> None:
+            compact(table, instant, clock_ms, check, reach, execute=execute, options=options.compaction, hold=held.hold)
+
         for instant in todo:
             found = look(table, instant, now_ms)
             if found.begun and found.statuses is not None:  # the results are there, but the job has ended since
                 try:
-                    complete_after_another(table, instant, found.statuses, clock_ms, check, reach)
+                    with held.hold(f"compaction {instant}"):
+                        complete_after_another(table, instant, found.statuses, clock_ms, check, reach)
                 except InstantConflictError:
-                    compact(table, instant, clock_ms, check, reach, options=options.compaction)
+                    carry_out(instant)
             else:
-
-                def execute(tasks: Sequence[CompactionTask]) -> Iterator[WriteStatus]:
-                    return _carry_out(tasks, options.processes)
-
-                compact(table, instant, clock_ms, check, reach, execute=execute, options=options.compaction)
+                carry_out(instant)
             self.say(f"compaction {instant} is completed")
         return len(todo)
 
@@ -211,6 +226,7 @@ def run_process(arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> 
     table = HoodieTable.open(arguments.target_base_path)
     table.check_writable(keeps_metadata=True)
     options = _options(arguments, clock_ms())
+    lock = command_lock(table, arguments, clock_ms, "services run")
     crash = CrashPlan.from_env(os.environ, os.getpgrp())
     ended = threading.Event()
     before = {number: signal.signal(number, _ender(ended)) for number in (signal.SIGTERM, signal.SIGINT)}
@@ -220,7 +236,7 @@ def run_process(arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> 
         while not ended.is_set():
             rounds += 1
             try:
-                done = one_round(table, options, clock_ms, out.note, lambda point: crash.reach(point, ANY_BATCH))
+                done = one_round(table, options, clock_ms, out.note, lambda point: crash.reach(point, ANY_BATCH), lock)
                 said = ""
             except (TagstreamError, OSError) as error:
                 if arguments.once:
@@ -235,6 +251,7 @@ def run_process(arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> 
                     break
                 ended.wait(arguments.poll_seconds)
     finally:
+        lock.close()
         for number, handler in before.items():
             signal.signal(number, handler)
     out.facts(

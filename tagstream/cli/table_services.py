@@ -1,4 +1,4 @@
-"""``tagstream table`` commands that change a table, with the writer lease held.
+"""``tagstream table`` commands that change a table, with the writer lease and the table's lock.
 
 clean, archive, savepoint, savepoints, restore, rollback and delete-partition are in this file. `changing` makes such a
 command; compact, cluster, insert-overwrite and dedup use it, too, and have their own files.
@@ -9,10 +9,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from tagstream.cli.command import Clock, Command, add_table
+from tagstream.cli.command import Clock, Command, add_lock_settings, add_table
+from tagstream.cli.exclusive import Exclusive, exclusive
 from tagstream.cli.output import Column, Fact, Output
 from tagstream.cli.table_health import readable
-from tagstream.cli.upgrade import holding_lease
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.partitions import drop_unwritable
@@ -49,7 +49,8 @@ _FLAGS = {
     "hoodie.clean.commits.retained": "--commits",
 }  # fmt: skip
 Show = Callable[[HoodieTable, argparse.Namespace, Output, Clock], None]
-Act = Callable[[HoodieTable, argparse.Namespace, Output, Clock, Check], bool]
+Act = Callable[[HoodieTable, argparse.Namespace, Output, Clock, Exclusive], bool]
+ActUnderLock = Callable[[HoodieTable, argparse.Namespace, Output, Clock, Check], bool]
 
 
 def changing(
@@ -57,13 +58,14 @@ def changing(
 ) -> Command:
     """A command that changes a table. ``show`` shows what it would do (--dry-run), ``act`` does it (--yes).
 
-    ``act`` returns whether it changed something.
+    ``act`` returns whether it changed something. It holds the lock itself, while it plans and while it publishes.
     """
 
     def add(out: argparse.ArgumentParser) -> None:
         add_table(out)
         out.add_argument("--dry-run", action="store_true", help="show what the command would do, and change nothing")
         out.add_argument("--yes", action="store_true", help="do it; no other writer may run on the table")
+        add_lock_settings(out)
         add_flags(out)
 
     def run(arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> int:
@@ -78,17 +80,32 @@ def changing(
                 f"{name} changes table {table.config.name} at {table.base_path}: check what it would do with --dry-run, "
                 "then give --yes"
             )
-        with holding_lease(table, clock_ms, f"table {name}") as lease:
-            table, told = drop_unwritable(table, clock_ms())
+        with exclusive(table, arguments, clock_ms, f"table {name}") as alone:
+            with alone.hold(f"table {name}"):
+                table, told = drop_unwritable(table, clock_ms())
             if told:
                 out.facts([Fact("metadata_dropped", "before it", list(told))])
-            done = act(table, arguments, out, clock_ms, lease.check)
-            lease.check()
+            done = act(table, arguments, out, clock_ms, alone)
+            alone.check()
             sweep(table.reload())  # files of a command that was killed after its commit
         out.facts([Fact("changed", "changed", done)])
         return 0
 
     return Command("table", name, text, add, run)
+
+
+def under_lock(
+    name: str, text: str, add_flags: Callable[[argparse.ArgumentParser], None], show: Show, act: ActUnderLock
+) -> Command:
+    """As :func:`changing`, for work that takes little time: the whole of ``act`` is under the lock."""
+
+    def locked(
+        table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock, alone: Exclusive
+    ) -> bool:
+        with alone.hold(f"table {name}"):
+            return act(table, arguments, out, clock_ms, alone.check)
+
+    return changing(name, text, add_flags, show, locked)
 
 
 def _opened(arguments: argparse.Namespace, out: Output) -> HoodieTable:
@@ -303,14 +320,14 @@ def _delete(table: HoodieTable, arguments: argparse.Namespace, out: Output, cloc
 
 
 COMMANDS = (
-    changing(
+    under_lock(
         "clean",
         "delete the files of old slices, by the options hoodie.clean.*",
         _add_retention,
         _show_clean,
         _clean,
     ),
-    changing(
+    under_lock(
         "archive",
         "move old actions from the active timeline to the archive, by the options hoodie.keep.*",
         _add_archive,
@@ -318,22 +335,22 @@ COMMANDS = (
         _archive,
     ),
     Command("table", "savepoints", "the savepoints, newest first", add_table, _savepoints),
-    changing(
+    under_lock(
         "savepoint",
         "keep the table as of a commit until the savepoint is deleted",
         _add_savepoint,
         _show_savepoint,
         _savepoint,
     ),
-    changing(
+    under_lock(
         "restore",
         "restore the table to a savepoint: all later commits are rolled back",
         _add_restore,
         _show_restore,
         _restore,
     ),
-    changing("rollback", "roll back the newest completed commit", _add_rollback, _show_rollback, _rollback),
-    changing(
+    under_lock("rollback", "roll back the newest completed commit", _add_rollback, _show_rollback, _rollback),
+    under_lock(
         "delete-partition",
         "delete all rows of partitions; a later clean deletes their files",
         _add_delete,

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 
-from tagstream.cli.command import Clock, Command, add_table
+from tagstream.cli.command import Clock, Command, add_lock_settings, add_table
+from tagstream.cli.exclusive import exclusive
 from tagstream.cli.output import Column, Fact, Output
-from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.upgrade import VersionChange, downgrade, plan_change, upgrade
@@ -42,9 +40,10 @@ def run_version(arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> 
             f"{command} rewrites the timeline of table {table.config.name} at {table.base_path}: check what it would do "
             "with --dry-run, stop every writer, then give --yes"
         )
-    with holding_lease(table, clock_ms, f"table {command}") as lease:
+    label = f"table {command}"
+    with exclusive(table, arguments, clock_ms, label) as alone, alone.hold(label):
         out.progress(f"{command} from version {table.config.version} to {to}")
-        done = _DIRECTIONS[command](table, to, clock_ms, lease.check)
+        done = _DIRECTIONS[command](table, to, clock_ms, alone.check)
     _report(out, table, done, changed=done.before != done.after)
     if done.before == done.after:
         left = "; files of an earlier, unfinished change were removed" if done.removed else ""
@@ -75,22 +74,12 @@ def _report(out: Output, table: HoodieTable, change: VersionChange, changed: boo
     out.listing("settings", _SETTINGS, rows)
 
 
-@contextmanager
-def holding_lease(table: HoodieTable, clock_ms: Clock, label: str) -> Iterator[LeaseKeeper]:
-    """Hold the table's writer lease inside the block. ``label``: the command. LeaseLostError names the job that holds it."""
-    lease = LeaseKeeper(table.storage, clock_ms)
-    try:
-        lease.acquire(f"tagstream {label}")
-        yield lease
-    finally:
-        lease.release()
-
-
 def _add_flags(out: argparse.ArgumentParser, versions: tuple[int, ...]) -> None:
     add_table(out)
     out.add_argument("--to", type=int, choices=versions, required=True, help="the table version")
     out.add_argument("--dry-run", action="store_true", help="show what would change, and change nothing")
     out.add_argument("--yes", action="store_true", help="do it; no other writer may run on the table")
+    add_lock_settings(out)
 
 
 _KNOWN = tuple(sorted(VERSIONS))

@@ -57,8 +57,8 @@ class InstantConflictError(TableError):
     """An instant file that must be new exists already: another writer or attempt created it first."""
 
 
-class PlanOverlapError(TableError):
-    """A write that came after a table service's plan has changed a file group that the service would replace."""
+class PlanOverlapError(InstantConflictError):
+    """A write that came after an action was planned has changed a file group that the action would replace."""
 
 
 class CorruptFileError(TableError):

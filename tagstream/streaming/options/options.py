@@ -228,6 +228,18 @@ def services_of(entries: Sequence[Entry]) -> ServiceOptions:
     return options
 
 
+def lock_of(entries: Sequence[Entry]) -> LockOptions:
+    """The options of the lock in a job's properties, for a command that changes the table.
+
+    ConfigError names each entry of a lock that the job would also refuse; other keys are ignored.
+    """
+    r = resolve(REGISTRY, entries)
+    options = r.attempt(lambda: read(LockOptions, r), LockOptions(), *names_of(LockOptions))
+    if r.problems:
+        raise ConfigError("\n".join(problem.text for problem in r.problems))
+    return options
+
+
 def _either(r: Resolved, name: str, older: str, read: Callable[[str], _T]) -> _T:
     """The value of a key that has an older name; both may be given with the same value."""
     if older not in r.values:

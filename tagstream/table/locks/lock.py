@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -19,6 +19,15 @@ from tagstream.table.errors import LockError, LockLostError, LockTimeoutError
 from tagstream.table.locks.options import LockOptions
 
 LOG = logging.getLogger("tagstream")
+
+
+# Holds the lock for a ``with`` block; the text says what is done under it.
+Hold = Callable[[str], AbstractContextManager[None]]
+
+
+def no_lock(_: str) -> AbstractContextManager[None]:
+    """A :data:`Hold` that excludes nobody."""
+    return nullcontext()
 
 
 class Lock(Protocol):
@@ -106,6 +115,11 @@ class TableLock:
     def is_shared(self) -> bool:
         """Whether writers in other processes take the same lock."""
         return self._lock is not None and self._options.excludes_processes
+
+    @property
+    def is_entered(self) -> bool:
+        """Whether a thread of this process is in a block of :meth:`hold`."""
+        return self._depth > 0
 
     @property
     def place(self) -> str | None:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from tagstream.table.errors import CorruptFileError, InstantConflictError, PlanOverlapError
 from tagstream.table.file_group.fs_view import FileSlice
 from tagstream.table.file_group.names import join, new_file_id, seqnos, write_token
+from tagstream.table.locks.lock import Hold, no_lock
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import SliceReader, check_mergeable
 from tagstream.table.schema.schema import COMMIT_SEQNO, COMMIT_TIME
@@ -141,18 +142,21 @@ def cluster(
     execute: Execute = one_by_one,
     max_memory: int = DEFAULT_MEMORY,
     files: WriterOptions | None = None,
+    hold: Hold = no_lock,
 ) -> ClusteringResult:
     """Execute the plan of ``instant`` of any writer, from any state; all steps in one call.
 
     ``check`` (the lease's) is called before each step that cannot be undone; ``reach`` is called at the steps
     ``clustering_inflight``, ``clustering_files``, ``clustering_published``, ``metadata_begun``, ``metadata_files``,
     ``metadata_completed`` and ``clustering_completed``. InstantConflictError when it is completed already.
+    ``hold`` holds the table's lock for the last step.
     """
     begin_clustering(table, instant, clock_ms, check, reach)
     tasks = clustering_tasks(table, instant, clock_ms() // 1000 % 2**31, max_memory, files)
     statuses = tuple(execute(tasks))
     reach(Step.CLUSTERING_FILES)
-    return complete_clustering(table, instant, statuses, clock_ms, check, reach)
+    with hold(f"clustering {instant}"):
+        return complete_clustering(table, instant, statuses, clock_ms, check, reach)
 
 
 def begin_clustering(

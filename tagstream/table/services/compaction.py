@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.file_group.names import list_partitions, parse_log_file_name
+from tagstream.table.locks.lock import Hold, no_lock
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import check_mergeable
 from tagstream.table.services.compaction_task import CompactionTask, inputs_of
@@ -81,19 +82,22 @@ def compact(
     execute: Execute = one_by_one,
     options: CompactionOptions | None = None,
     files: WriterOptions | None = None,
+    hold: Hold = no_lock,
 ) -> CompactionResult:
     """Execute the plan of ``instant`` of any writer, from any state; all steps in one call.
 
     ``check`` (the lease's) is called before each step that cannot be undone; ``reach`` is called at the steps
     ``compaction_inflight``, ``compaction_files``, ``compaction_published``, ``metadata_begun``, ``metadata_files``,
     ``metadata_completed`` and ``compaction_completed``. InstantConflictError when it is completed already.
+    ``hold`` holds the table's lock for the last step.
     """
     begin_compaction(table, instant, clock_ms, check, reach)
     run_id = clock_ms() // 1000 % 2**31
     tasks = compaction_tasks(table, instant, run_id, options, files)
     statuses = tuple(execute(tasks))
     reach(Step.COMPACTION_FILES)
-    completed = complete_compaction(table, instant, statuses, clock_ms, check, reach)
+    with hold(f"compaction {instant}"):
+        completed = complete_compaction(table, instant, statuses, clock_ms, check, reach)
     return CompactionResult(instant, completed, statuses, len(read_operations(table, instant)) - len(tasks))
 
 

@@ -12,7 +12,7 @@ limit; rows beyond it are in temporary files that are memory-mapped.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,14 +21,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table import chunks
+from tagstream.table.errors import InstantConflictError, PlanOverlapError
 from tagstream.table.file_group.names import new_file_id, write_token
+from tagstream.table.locks.lock import Hold, no_lock
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.schema.conform import as_schema
 from tagstream.table.schema.schema import RECORD_KEY, avro_to_arrow
 from tagstream.table.services.merged_rows import RowKeeper
 from tagstream.table.services.metadata_changes import new_places, update_metadata, with_metadata_stats
-from tagstream.table.services.replaced_partitions import replaced_ids, rows_of
+from tagstream.table.services.replaced_partitions import groups_of_partitions, replaced_ids, rows_of
 from tagstream.table.services.rollback import rollback
 from tagstream.table.steps import Step
 from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
@@ -180,8 +182,15 @@ def insert_overwrite(
     whole_table: bool = False,
     max_file_bytes: int = MAX_FILE_BYTES,
     files: WriterOptions | None = None,
+    read: Timeline | None = None,
+    hold: Hold = no_lock,
+    beat: Callable[[str | None], None] = lambda _: None,
 ) -> OverwriteResult:
     """Write the rows, which replace the file groups of some partitions (from ``groups_of_partitions``).
+
+    ``read``: the timeline when ``groups`` and rows of the table were read. ``hold`` holds the table's lock, for the
+    instant and for the commit. ``beat`` writes heartbeats for the instant until it is called with None.
+    PlanOverlapError when another writer has changed one of the partitions since ``read``: then all is rolled back.
 
     ``schema_json``: the schema of the rows and of the table. ``whole_table``: the partitions are all partitions of the
     table. ValueError without rows. After an interruption it is a failed write, which ``roll_back_interrupted`` or any
@@ -193,9 +202,11 @@ def insert_overwrite(
         raise ValueError("an insert overwrite without rows")
     operation = WriteOperationType.INSERT_OVERWRITE_TABLE if whole_table else WriteOperationType.INSERT_OVERWRITE
     timeline, replaced = table.timeline(), replaced_ids(groups)
-    instant = fresh_times(table, MetadataWriter.open(table), clock_ms)()
-    check()
-    request(table, instant, REPLACE_COMMIT)
+    with hold("the instant of an insert overwrite"):
+        instant = fresh_times(table, MetadataWriter.open(table), clock_ms)()
+        check()
+        beat(instant)
+        request(table, instant, REPLACE_COMMIT)
     reach(Step.REPLACE_REQUESTED)
     inflight(
         table, instant, REPLACE_COMMIT, CommitMetadata(extra={WRITER_KEY: json.dumps({"by": _BY})}, operation=operation)
@@ -216,18 +227,43 @@ def insert_overwrite(
             file_id = new_file_id(_BY, instant, partition, number)
             statuses.append(_write(table, ctx, rows, partition, file_id, (number, parts)))
     reach(Step.REPLACE_FILES)
-    check()
-    publish_files(table, instant, statuses)
-    reach(Step.REPLACE_PUBLISHED)
-    after = update_metadata(
-        table, instant, statuses, clock_ms, check, reach,
-        places=lambda: new_places(table, instant, statuses),
-        deleted_keys=lambda: rows_of(table, timeline, [*replaced]),
-    )  # fmt: skip
-    metadata = CommitMetadata.build(statuses, {}, schema_json, operation, replaced)
-    complete(table, instant, REPLACE_COMMIT, metadata, check, clock_ms, after)
+    with hold(f"insert overwrite {instant}"):
+        check()
+        try:
+            _refuse_changed(table, read or timeline, {*groups, *rows.partitions})
+        except InstantConflictError:
+            rollback(table, instant, fresh_times(table, MetadataWriter.open(table), clock_ms)())
+            beat(None)
+            raise
+        publish_files(table, instant, statuses)
+        reach(Step.REPLACE_PUBLISHED)
+        after = update_metadata(
+            table, instant, statuses, clock_ms, check, reach,
+            places=lambda: new_places(table, instant, statuses),
+            deleted_keys=lambda: rows_of(table, timeline, [*replaced]),
+        )  # fmt: skip
+        metadata = CommitMetadata.build(statuses, {}, schema_json, operation, replaced)
+        complete(table, instant, REPLACE_COMMIT, metadata, check, clock_ms, after)
+    beat(None)
     reach(Step.REPLACE_COMPLETED)
     return OverwriteResult(instant, replaced, tuple(statuses))
+
+
+def _refuse_changed(table: HoodieTable, read: Timeline, partitions: Set[str]) -> None:
+    """PlanOverlapError when a write to one of the partitions was completed since the timeline was read, InstantConflictError
+    when a service was planned over their file groups."""
+    known, timeline = {i.time for i in read.completed_writes}, table.timeline()
+    for instant in timeline.completed_writes:
+        if instant.time in known:
+            continue
+        metadata = timeline.metadata(table.storage, instant)
+        changed = {} if metadata.compacted else {*metadata.stats, *metadata.replaced} & partitions
+        if changed:
+            raise PlanOverlapError(
+                f"table {table.base_path}: another writer made commit {instant.time} in partition {min(changed)!r}, which "
+                "this command would replace; nothing was changed, run the command again"
+            )
+    groups_of_partitions(table, partitions, new_ones=True)
 
 
 def roll_back_interrupted(

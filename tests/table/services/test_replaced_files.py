@@ -158,7 +158,7 @@ def test_what_was_completed_after_a_savepoints_write_stays(tmp_path: Path) -> No
     """A restore would have to undo it, though it was requested before."""
     writer = Writer.without_metadata(tmp_path, COPY_ON_WRITE)
     writer.groups = 2
-    writer.write([row(key, "p1", 1) for key in range(6)])
+    writer.write([row(key, "p1", 1) for key in range(10, 16)])
     options = ClusteringOptions(max_commits=1, partitions=("p1",))
     plan = schedule_clustering(writer.table, options, clock(writer), force=True)
     assert plan is not None
