@@ -16,11 +16,15 @@ from tagstream.table.errors import LeaseLostError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
+from tagstream.table.storage.posix import PosixStorage
+from tagstream.table.timeline.job_leases import TURN
+from tagstream.table.timeline.lease import current
 from tests.streaming.job.frame_case import FrameCase
 from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.compare import compare
 from tests.support.hudi_rs import read_table
+from tests.support.process import in_thread, wait_for
 from tests.support.table_version import metadata, using
 
 pytestmark = pytest.mark.spark
@@ -111,6 +115,38 @@ def test_streams_that_share_keys(tmp_path: Path, spark: SparkSession, table_type
         spread(events, cases)
         run_all(cases)
     is_oracles(cases[0].table, events)
+
+
+@pytest.mark.extended("another pair of real streams")
+def test_a_compaction_is_planned_although_the_other_stream_always_has_a_batch(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """Version 6 has no plan while a batch is pending: the stream with the services asks the other one to wait."""
+    conf = {**CONF, "hoodie.compact.inline.max.delta.commits": "2", "tagstream.writers.keys": "disjoint"}
+    with using(6), metadata(False):
+        one, other = streams(tmp_path, spark, "MERGE_ON_READ", "ab", conf)
+        for case, first in ((one, 0), (other, 100)):
+            for number in range(4):
+                ev.write_files([ev.Event(f"k{first + number}", "p0", number)], case.source, 1, first=number)
+        begun, asked, others = threading.Event(), threading.Event(), list[threading.Thread]()
+
+        def stay(point: str, batch: int) -> None:
+            if (point, batch) == ("files_written", 0):
+                begun.set()
+                storage = PosixStorage(other.table)
+                wait_for(lambda: (at := current(storage, TURN)) is not None and not at.released, 60, "a turn")
+                asked.set()
+
+        def begin_other(point: str, batch: int) -> None:
+            if (point, batch) == ("files_written", 1) and not others:  # this stream does the services by now
+                others.append(in_thread(lambda: other.run(at=stay)))
+                wait_for(begun.is_set, 60, "a batch that stays")
+
+        one.run(at=begin_other)
+        others[0].join()
+    assert asked.is_set()
+    assert [i for i in HoodieTable.open(str(one.table)).timeline().instants if i.action == "commit" and i.is_completed]
+    is_oracles(one.table, [ev.Event(f"k{first + n}", "p0", n) for first in (0, 100) for n in range(4)])
 
 
 @pytest.mark.extended("another real stream, with an index that looks keys up in the table")

@@ -24,6 +24,7 @@ from tagstream.table.write.write_context import WriteProfile
 LOG = logging.getLogger("tagstream")
 WAIT_S = 0.2
 SAY_AGAIN_MS = 60_000
+_LONGEST_WAIT_MS = 120_000
 _PROFILES = 3
 
 
@@ -86,6 +87,23 @@ def preferred_write(job: JobContext, instant: str, groups: frozenset[FileGroupId
             if (lock.clustering_yields_to_pending and not named) or not groups.isdisjoint(named):
                 return pending.time
     return None
+
+
+def wait_for_other_streams(job: JobContext) -> None:
+    """Ask the other streams not to begin a batch, and wait until none of theirs is pending. Call ``lease.end_turn`` after.
+
+    The wait ends after two minutes, and at once if another stream has asked before. StopRequested when the job is stopped.
+    """
+    began = job.env.clock_ms()
+    while _has_streams_at_work(job) and job.env.lease.take_turn():
+        if job.env.clock_ms() - began >= _LONGEST_WAIT_MS:
+            return
+        pause(job, "it waited for other streams")
+
+
+def _has_streams_at_work(job: JobContext) -> bool:
+    streams = (_stream_of(job, pending) for pending in job.table.timeline().pending_writes)
+    return any(stream is not None and job.env.lease.is_alive(stream) for stream in streams)
 
 
 def _groups_of(job: JobContext, pending: Instant) -> frozenset[FileGroupId]:

@@ -12,7 +12,8 @@ types, and later logs have the new types.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -21,10 +22,11 @@ from pyspark.sql import SparkSession
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.report import size
 from tagstream.streaming.options.service_options import CompactionMode
+from tagstream.streaming.recovery.live_writers import wait_for_other_streams
 from tagstream.streaming.services.service import PlannedService, TableService, Turn
 from tagstream.streaming.services.spark_tasks import Background, run_in_spark
 from tagstream.table.services.compaction import begin_compaction, compaction_tasks, complete_compaction
-from tagstream.table.services.compaction_plan import schedule_compaction
+from tagstream.table.services.compaction_plan import is_due, schedule_compaction
 from tagstream.table.services.compaction_worker import complete_after_another, look, pending_plans
 from tagstream.table.services.options import Strategy
 from tagstream.table.services.planned import may_take_up
@@ -68,6 +70,10 @@ class Compaction(PlannedService):
     def running(self) -> bool:
         """Whether tasks run during batches, or have ended with a plan that is not completed."""
         return self._running is not None
+
+    def ready(self, now: Turn) -> AbstractContextManager[None]:
+        """While a plan of version 6 is made, no other stream of the table has a pending batch."""
+        return nullcontext() if self._is_off else _without_pending_batches(self._job, now)
 
     def plan(self, now: Turn) -> str | None:
         """The oldest plan on the timeline that may be executed, else a new one."""
@@ -131,7 +137,7 @@ class CompactionInOtherProcess(TableService):
     def turn(self, now: Turn) -> list[str]:
         """As :meth:`finish`, and make a plan if one is due."""
         done = self._look(now)
-        with now.hold(f"planning of {self.name}"):
+        with _without_pending_batches(self._job, now), now.hold(f"planning of {self.name}"):
             timeline = now.look()
             if not _pending(timeline):
                 _schedule(self._job, now, timeline)
@@ -164,6 +170,22 @@ class CompactionInOtherProcess(TableService):
 def _pending(timeline: Timeline) -> list[str]:
     """The instants of plans that are not completed, oldest first."""
     return [i.time for i in timeline.pending if i.action == COMPACTION]
+
+
+@contextmanager
+def _without_pending_batches(job: JobContext, now: Turn) -> Iterator[None]:
+    """Version 6 has no plan while a write is pending, and of several streams one nearly always has a batch. So the others
+    do not begin one while a plan is due."""
+    config, options = job.table.config, job.options.services.compaction
+    waits = job.env.lease.is_shared and not config.has_completion_times
+    if not waits or not is_due(now.look(), options, job.env.clock_ms(), config.timezone_utc):
+        yield
+        return
+    try:
+        wait_for_other_streams(job)
+        yield
+    finally:
+        job.env.lease.end_turn()
 
 
 def _schedule(job: JobContext, now: Turn, timeline: Timeline) -> str | None:

@@ -72,12 +72,16 @@ class PlannedService(TableService):
         done = self.finish(now)
         if self.running:
             return done
-        with now.hold(f"planning of {self.name}"):
+        with self.ready(now), now.hold(f"planning of {self.name}"):
             instant = self.plan(now)
         if instant is None:
             return done
         self.run(instant, now)
         return done if self.is_async else done + self.finish(now, wait=True)
+
+    def ready(self, now: Turn) -> AbstractContextManager[None]:  # noqa: ARG002 - for those that wait for other writers
+        """Entered before the lock is taken for a plan, which is made in the block."""
+        return nullcontext()
 
     @abstractmethod
     def plan(self, now: Turn) -> str | None:
