@@ -49,6 +49,10 @@ _PACKAGE = checkpoint_package()
 _MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _ABORTABLE = "org.apache.spark.internal.io.cloud.AbortableStreamBasedCheckpointFileManager"
 
+# A key of Hadoop: a session passes its settings on to Hadoop as they are.
+_LOCAL, _LOCAL_FILES = "fs.file.impl", "tagstream.LocalFiles"
+_LOCAL_FILES_JAR = PACKAGE / "conf" / "java" / "local-files.jar"
+
 QUICK_CHECKPOINT_FILES = {
     _MANAGER: f"{_PACKAGE}.FileSystemBasedCheckpointFileManager",
     "spark.hadoop.fs.file.impl": "org.apache.hadoop.fs.LocalFileSystem",
@@ -66,6 +70,8 @@ def choose_checkpoint_files(spark: SparkSession, checkpoint: str) -> bool:
     if spark.conf.get(_MANAGER, None) not in (quick, _ABORTABLE):
         return False
     spark.conf.set(_MANAGER, _ABORTABLE if checkpoint.startswith("s3a://") else quick)
+    if _starts_no_process(spark, checkpoint):
+        return True
     try:
         if _replaces(spark, checkpoint):
             return True
@@ -74,6 +80,26 @@ def choose_checkpoint_files(spark: SparkSession, checkpoint: str) -> bool:
         reason = str(e).strip().split("\n", 1)[0]
     _CHECKPOINT_LOG.info("checkpoint files of %s are written with Spark's default manager: %s", checkpoint, reason)
     spark.conf.unset(_MANAGER)
+    return False
+
+
+def _starts_no_process(spark: SparkSession, checkpoint: str) -> bool:
+    """Let local files be written without a process for each of them, where that works in this JVM.
+
+    Only with a local master: other executors would not find the class.
+    """
+    if not (spark.sparkContext.master or "").startswith("local") or spark.conf.get(_LOCAL, None) is not None:
+        return False
+    try:
+        add_to_class_path([str(_LOCAL_FILES_JAR)])
+        spark.conf.set(_LOCAL, _LOCAL_FILES)
+        if _replaces(spark, checkpoint):
+            return True
+        reason = "an existing file was not replaced"
+    except Py4JError as e:
+        reason = str(e).strip().split("\n", 1)[0]
+    _CHECKPOINT_LOG.debug("checkpoint files of %s are written with Hadoop's local file system: %s", checkpoint, reason)
+    spark.conf.unset(_LOCAL)
     return False
 
 
