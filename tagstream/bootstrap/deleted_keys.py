@@ -18,7 +18,8 @@ import pyarrow as pa
 
 from tagstream.bootstrap.spill import ScanDone, SpillWriter, spill_schema
 from tagstream.state.codec import TOMBSTONE
-from tagstream.state.layout import OrderingKind, state_key_groups
+from tagstream.state.key_crc import state_key_groups
+from tagstream.state.layout import OrderingKind
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.storage.storage import META_FOLDER, Storage
 from tagstream.table.timeline.timeline import Timeline
@@ -93,7 +94,7 @@ def spill(storage: Storage, files: Sequence[str], writer: SpillWriter, groups: i
                 rows["ordering"].combine_chunks(),
                 pa.array(np.full(n, TOMBSTONE, np.uint8)),
             ]
-            label = state_key_groups(rows["skey"].to_pylist(), groups)
+            label = state_key_groups(rows["skey"].combine_chunks(), groups)
             writer.add(pa.RecordBatch.from_arrays(columns, schema=spill_schema(kind)), label.astype(np.int32))
         return writer.close([])
     except BaseException as e:

@@ -32,7 +32,7 @@ import pyarrow.compute as pc
 from tagstream.bootstrap import deleted_keys
 from tagstream.bootstrap.errors import BootstrapError
 from tagstream.bootstrap.plan import BootstrapPlan
-from tagstream.bootstrap.scan import SliceKeys, crc_of_keys, damaged_blocks, scan_slice
+from tagstream.bootstrap.scan import SliceKeys, damaged_blocks, scan_slice
 from tagstream.bootstrap.spill import (
     ScanDone,
     SliceDone,
@@ -48,6 +48,7 @@ from tagstream.state.bulk_load import DuplicateKey, KeyRun, LoadPlaces, bulk_loa
 from tagstream.state.codec import ORDERING_UNKNOWN, TOMBSTONE, instant_number, sort_keys
 from tagstream.state.index_loads import GroupStart, read_start
 from tagstream.state.index_view import IndexHeads, open_view
+from tagstream.state.key_crc import crc_of_keys
 from tagstream.state.layout import StateLayout, has_bytes
 from tagstream.state.ordering import ordering_codes
 from tagstream.state.rocks_store import RocksStore

@@ -90,27 +90,6 @@ def key_groups(record_keys: Sequence[bytes], groups: int) -> npt.NDArray[np.int3
     return (sums % np.uint32(groups)).astype(np.int32)
 
 
-def state_key_groups(skeys: Sequence[bytes | None], groups: int) -> npt.NDArray[np.int32]:
-    """`key_group` of the keys in state keys (everything after their first byte); 0 for None.
-
-    The CRC covers the whole state key, so that the key is not copied. Then the part of the first byte is removed
-    from it: a CRC is linear, so that part depends only on the byte and on the length.
-    """
-    whole = [b"" if key is None else key for key in skeys]
-    sums = np.fromiter(map(zlib.crc32, whole), np.uint32, len(whole))
-    lengths = np.fromiter(map(len, whole), np.int64, len(whole))
-    heads = np.frombuffer(b"".join([key[:1] or b"\0" for key in whole]), np.uint8)
-    both = lengths * 256 + heads
-    kinds, kind = np.unique(both, return_inverse=True)
-    part = np.zeros(len(kinds), np.uint32)
-    for i, value in enumerate(kinds.tolist()):
-        length, head = divmod(value, 256)
-        if length:
-            rest = bytes(length - 1)
-            part[i] = zlib.crc32(bytes([head]) + rest) ^ zlib.crc32(rest)
-    return ((sums ^ part[kind]) % np.uint32(groups)).astype(np.int32)
-
-
 def _rotl(x: int, r: int) -> int:
     return ((x << r) | (x >> (32 - r))) & _MASK
 

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from tagstream.bootstrap import deleted_keys
 from tagstream.bootstrap.spill import SpillWriter, read_pieces
 from tagstream.state.codec import TOMBSTONE
-from tagstream.state.layout import OrderingKind, state_key_groups
+from tagstream.state.key_crc import state_key_groups
+from tagstream.state.layout import OrderingKind
 from tagstream.table.errors import CorruptFileError
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import Storage
@@ -41,7 +43,7 @@ def spilled(table: Storage, tmp_path: Path, kind: OrderingKind) -> dict[bytes, t
     for group in range(GROUPS):
         for piece in read_pieces(spills, [done], group):
             for row in piece.to_pylist():
-                assert state_key_groups([row["skey"]], GROUPS)[0] == group
+                assert state_key_groups(pa.array([row["skey"]], pa.binary()), GROUPS)[0] == group
                 found[row["skey"]] = (row["ordering"], row["flags"], row["slice"])
     return found
 

@@ -23,7 +23,7 @@ from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tagstream.state.layout import state_key_groups
+from tagstream.state.key_crc import state_key_groups
 from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION
 from tagstream.streaming.errors import SchemaChangedError, TableSeenError
 from tagstream.streaming.options.options import Options
@@ -36,6 +36,7 @@ from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.file_reader import RAW_SCHEMA, FilesSpec, plan_rows, planned_lines
 from tagstream.streaming.source.kafka_topic import events_a_batch
 from tagstream.streaming.source.packed import empty_rows, pack, split
+from tagstream.table.chunks import flat
 from tagstream.table.storage.storage import Storage, create
 
 
@@ -337,7 +338,7 @@ def pack_by_group(keyed: pa.Table, labels: tuple[int, ...]) -> pa.RecordBatch:
     truncates = keyed.filter(pa.array((keyed.column("flags").to_numpy() & FLAG_TRUNCATE) != 0))
     keyed = with_images(keyed)
     bad = (keyed.column("flags").to_numpy() & (FLAG_BAD | FLAG_SKIPPED)) != 0
-    groups = state_key_groups(keyed.column("skey").to_pylist(), len(labels)).astype(np.int64)
+    groups = state_key_groups(flat(keyed.column("skey")), len(labels)).astype(np.int64)
     groups[bad] = keyed.column("pos_lo").to_numpy()[bad] % len(labels)
     packed: list[tuple[int, bytes | None]] = []
     for group, mine in split(keyed, groups):
