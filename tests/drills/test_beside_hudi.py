@@ -53,7 +53,9 @@ ONE_LOCK = {
 }
 # Both write to the metadata table of a table of version 9.
 ONE_LOCK_9 = {**ONE_LOCK, "hoodie.metadata.enable": "true", "hoodie.write.table.version": "9"}
-LOCKED = (ONE_LOCK, ONE_LOCK_9)
+STRATEGY = "org.apache.hudi.client.transaction.PreferWriterConflictResolutionStrategy"
+PREFER = {**ONE_LOCK, "hoodie.write.lock.conflict.resolution.strategy": STRATEGY}
+LOCKED = (ONE_LOCK, ONE_LOCK_9, PREFER)
 UNLOCKED_STEPS = STEPS[2:]  # at the others the job holds the lock, and Hudi waits
 CLUSTERING = {"hoodie.clustering.inline": "true", "hoodie.clustering.inline.max.commits": "1"}
 COMPACTION = {"hoodie.compact.inline": "true", "hoodie.compact.inline.max.delta.commits": "1"}
@@ -160,6 +162,7 @@ def both(kind: str) -> list[object]:
     options = {
         "as it comes": dict.fromkeys(TYPES, AS_IT_COMES), "with locks": dict.fromkeys(TYPES, WITH_LOCKS),
         "services": service, "one lock": dict.fromkeys(TYPES, ONE_LOCK), "one lock 9": dict.fromkeys(TYPES, ONE_LOCK_9),
+        "prefer": dict.fromkeys(TYPES, PREFER),
     }  # fmt: skip
     return [pytest.param((t, options[kind][t]), id=f"{t}, {kind}") for t in TYPES]
 
@@ -252,7 +255,35 @@ def test_hudi_does_the_services_of_a_stream(beside: Beside, new_drill: NewDrill)
                 drill.injected += 1
         said = beside.end(process)
         drill.fault += f", {said.count('The query starts again')} batches repeated"
+        beside.ours()  # Hudi's services have narrowed the ranges of the partition, and the next batch widens them
         said += job.finish(*off)
         assert not any(text in said for text in HEALED)
         beside.check(drill)
         assert not HoodieTable.open(str(table)).timeline().pending
+
+
+@pytest.mark.drill
+@pytest.mark.parametrize("beside", both("prefer"), indirect=True)
+def test_hudis_clustering_stops_for_a_batch(beside: Beside, new_drill: NewDrill) -> None:
+    """A batch does not wait for a clustering that Hudi has planned, and Hudi does not complete it."""
+    job, table = beside.job, beside.job.table
+    options = ",".join(f"{name}={value}" for name, value in beside.options.items())
+    more = "hoodie.metadata.enable=false,hoodie.clustering.plan.strategy.small.file.limit=1073741824"
+    call = f"call run_clustering(path => '{table}', options => '{options},{more}', op => "
+    with new_drill("Hudi's clustering, planned before a batch", job.table_type, 1) as drill:
+        beside.hudi.sql(
+            table, f"create table if not exists drilled using hudi location '{table}'", f"{call}'schedule')"
+        )
+        assert HoodieTable.open(str(table)).timeline().pending_clusterings
+        before = len(job.commits())
+        beside.ours()
+        said = job.finish()
+        assert len(job.commits()) > before
+        assert "The query starts again" not in said
+        with pytest.raises(AssertionError, match="ConflictException"):
+            beside.hudi.sql(table, f"{call}'execute')")
+        drill.injected += 1
+        beside.check(drill)
+        beside.ours()
+        job.finish()
+        beside.check(drill)

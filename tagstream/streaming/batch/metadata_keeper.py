@@ -7,8 +7,9 @@ keys come from rows of ``index.base.WRITTEN_SCHEMA``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,9 +29,12 @@ from tagstream.table.metadata.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.metadata.record_encoding import PLACES, instant_ms
 from tagstream.table.metadata.rollback import recover
 from tagstream.table.services.archiving import archive_metadata
-from tagstream.table.services.metadata_changes import range_columns
+from tagstream.table.services.metadata_changes import older_ranges, overlooked_files, range_columns
 from tagstream.table.steps import Step
-from tagstream.table.timeline.commit_metadata import WriteStatus
+from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
+from tagstream.table.timeline.instant import Instant
+from tagstream.table.timeline.operation import COMPACTIONS, WriteOperationType
+from tagstream.table.timeline.timeline import Timeline
 
 
 def deleted_rows(written: pa.Table, *, by_partition: bool = False) -> pa.Table:
@@ -58,6 +62,8 @@ def _names(rows: pa.Table, by_partition: bool) -> pa.Array:
     return pc.binary_join_element_wise(rows["partition_path"].combine_chunks(), keys, "\0")
 
 
+_MOST_LOOKED_AT = 100  # commits at a start: of a table with none of this stream's
+_SERVICES = frozenset({*COMPACTIONS, WriteOperationType.CLUSTER})
 _WITH_RANGES = (COLUMN_STATS_PARTITION, PARTITION_STATS_PARTITION)
 
 
@@ -66,12 +72,15 @@ class MetadataKeeper:
     """The metadata table at the start of a batch. ``columns``: columns with statistics; empty where it has no
     statistics.
 
-    ``new_index_groups``: how many file groups a record index by partition gets for a new partition.
+    ``new_index_groups``: how many file groups a record index by partition gets for a new partition. ``overlooked``: by
+    partition path, files whose ranges the next commit adds again (``overlooked_files``). ``schema``: of the user columns.
     """
 
     writer: MetadataWriter
     columns: tuple[str, ...]
     new_index_groups: int = 1
+    overlooked: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    schema: pa.Schema | None = None
 
     @staticmethod
     def open(table: HoodieTable, schema: pa.Schema, new_index_groups: int = 1) -> MetadataKeeper | None:
@@ -82,7 +91,29 @@ class MetadataKeeper:
         writer = MetadataWriter.open(table)
         if writer is None:
             return None
-        return MetadataKeeper(writer, range_columns(writer, schema) if _has_ranges(writer) else (), new_index_groups)
+        columns = range_columns(writer, schema) if _has_ranges(writer) else ()
+        return MetadataKeeper(writer, columns, new_index_groups, schema=schema)
+
+    def after(self, timeline: Timeline, new: Mapping[Instant, CommitMetadata]) -> MetadataKeeper:
+        """The same after other writers' commits ``new``: their services may have narrowed the ranges of partitions."""
+        if PARTITION_STATS_PARTITION not in self.partitions:
+            return self
+        services = {i: m for i, m in new.items() if m.compacted or m.operation in _SERVICES}
+        found = overlooked_files(self.writer.table, timeline, services)
+        both = {p: tuple({*found.get(p, ()), *self.overlooked.get(p, ())}) for p in {**self.overlooked, **found}}
+        return replace(self, overlooked=both)
+
+    def at_start(self, timeline: Timeline, is_own: Callable[[CommitMetadata], bool]) -> MetadataKeeper:
+        """The same after all services since the newest commit for which ``is_own`` is true began."""
+        if PARTITION_STATS_PARTITION not in self.partitions:
+            return self
+        new: dict[Instant, CommitMetadata] = {}
+        for instant in islice(reversed(timeline.completed_writes), _MOST_LOOKED_AT):
+            metadata = timeline.metadata(self.writer.table.storage, instant)
+            if is_own(metadata):
+                return self.after(timeline, {i: m for i, m in new.items() if (i.completion_time or "") > instant.time})
+            new[instant] = metadata
+        return self.after(timeline, new)
 
     @property
     def partitions(self) -> tuple[str, ...]:
@@ -127,11 +158,16 @@ class MetadataKeeper:
             places=[self._places(written, instant)] if self.wants_places else (),
             deleted_keys=[deleted_rows(written, by_partition=self.by_partition)] if self.wants_places else (),
             columns=self.columns,
+            older_ranges=older_ranges(self.writer.table, self.overlooked, self.columns, self._user_schema),
         )
         times = fresh_times(self.writer.table, self.writer, clock_ms)
         completed = delta_commit(self.writer, instant, changes, times, reach, self.new_index_groups, check)
         reach(Step.METADATA_COMPLETED)
         return completed.completion_time
+
+    @property
+    def _user_schema(self) -> pa.Schema:
+        return self.schema if self.schema is not None else pa.schema([])
 
     def maintain(self, clock_ms: Callable[[], int], max_delta_commits: int, execute: Execute = one_by_one) -> None:
         """Maintain the metadata table between two batches: finish interrupted actions, compact it after

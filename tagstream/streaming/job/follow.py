@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from pyspark.sql import SparkSession
 
@@ -52,7 +53,9 @@ def follow(
         groups |= work_of(metadata).groups
     job.small_files.reload(job.table.view(timeline), groups)
     if job.metadata is not None:
-        job.metadata = MetadataKeeper.open(job.table, job.decode.stored, job.options.metadata.record_index_groups)
+        overlooked = job.metadata.overlooked
+        opened = MetadataKeeper.open(job.table, job.decode.stored, job.options.metadata.record_index_groups)
+        job.metadata = opened and replace(opened, overlooked=overlooked).after(timeline, commits)
     return True
 
 

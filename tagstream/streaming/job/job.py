@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from tagstream.catalog.opened import open_catalogs
+from tagstream.state.checkpoint import same_stream
+from tagstream.streaming.batch.commit_record import parse
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.metadata_keeper import MetadataKeeper
 from tagstream.streaming.batch.metadata_prepare import (
@@ -67,6 +69,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import listed_by_metadata
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER
+from tagstream.table.timeline.commit_metadata import CommitMetadata
 
 LOG = logging.getLogger("tagstream")
 
@@ -245,7 +248,7 @@ class _Stream:
             cover_table(job, self.spark)
         with job.env.lock.hold("the metadata table"):
             job.table = make_if_wanted(job.table.reload(), job.decode.stored, metadata, self.spark, clock_ms)
-        job.metadata = MetadataKeeper.open(job.table, job.decode.stored, metadata.record_index_groups)
+        job.metadata = open_metadata(job)
         job.table.check_writable(keeps_metadata=job.metadata is not None)
         job.small_files.load(job.table.view())
         find_depth(job)
@@ -310,6 +313,18 @@ class _Stream:
         job.run_owner = run_owner(job.env.clock_ms())
         job.run = claim_run(job.env.checkpoint, job.run_owner)
         job.table = job.table.reload()
+
+
+def open_metadata(job: JobContext) -> MetadataKeeper | None:
+    """The metadata table at the start of a query; None where the table has none."""
+    opened = MetadataKeeper.open(job.table, job.decode.stored, job.options.metadata.record_index_groups)
+    stream = job.env.meta.stream_id
+
+    def is_own(metadata: CommitMetadata) -> bool:
+        record = parse(metadata.extra)
+        return record is not None and same_stream(record.stream_id, stream)
+
+    return opened and opened.at_start(job.table.timeline(), is_own)
 
 
 def open_sync(job: JobContext) -> CatalogSync:

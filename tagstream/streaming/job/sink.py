@@ -298,6 +298,7 @@ class BatchSink:
                 lambda step: job.env.crash.reach(step, batch),
                 job.env.check,
             )
+            job.metadata = replace(job.metadata, overlooked={})
         return protocol.complete(
             job.table,
             instant,

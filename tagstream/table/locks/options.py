@@ -38,6 +38,7 @@ PROVIDERS = {
     DYNAMODB_IMPLICIT: _AWS,
 }
 # Hudi's strategies: which of two overlapping writes stops.
+_STRATEGY_PACKAGE = "org.apache.hudi.client.transaction."
 PREFER_WRITER = "PreferWriterConflictResolutionStrategy"
 _STRATEGIES = (
     "SimpleConcurrentFileWritesConflictResolutionStrategy",
@@ -70,8 +71,8 @@ def provider_name(text: str) -> str:
 def strategy_name(text: str) -> str:
     """The short name of a conflict strategy's class, which may be given in full; ConfigError for an unknown one."""
     package, _, short = text.strip().rpartition(".")
-    if short not in _STRATEGIES or (package and f"{package}." != _HERE):
-        known = ", ".join(_HERE + name for name in _STRATEGIES)
+    if short not in _STRATEGIES or (package and f"{package}." != _STRATEGY_PACKAGE):
+        known = ", ".join(_STRATEGY_PACKAGE + name for name in _STRATEGIES)
         raise ConfigError(f"{STRATEGY_KEY} = {text} is not a strategy of this version. Known: {known}")
     return short
 

@@ -65,7 +65,8 @@ class Changes:
     ``places`` (tables of ``PLACES``): keys that were inserted or moved; if a key occurs twice the last one applies.
     ``deleted_keys`` (tables of ``KEYS``): deleted keys, with their former partition path. A key may be in only one of
     the two. In a record index by partition a key is different in each partition: a key that moves is in both.
-    ``columns``: the columns with statistics, necessary if files were deleted.
+    ``columns``: the columns with statistics, necessary if files were deleted. ``older_ranges``: by partition path the
+    ranges of files of earlier commits, with which the partition's range is widened again.
     """
 
     partitions: Mapping[str, PartitionChange] = field(default_factory=dict)
@@ -73,6 +74,7 @@ class Changes:
     places: Sequence[pa.Table] = ()
     deleted_keys: Sequence[pa.Table] = ()
     columns: Sequence[str] = ()
+    older_ranges: Mapping[str, Sequence[Ranges]] = field(default_factory=dict)
 
 
 def written_by(statuses: Iterable[WriteStatus]) -> dict[str, PartitionChange]:
@@ -251,8 +253,9 @@ def _bloom_filters(changes: Changes, instant: str, version: int, _form: int) -> 
 def _partition_stats(changes: Changes, _instant: str, _version: int, form: int) -> tuple[dict[str, Record], list[str]]:
     """The range of the written files, which readers merge with the range before. Deleted files do not make it smaller."""
     records: dict[str, Record] = {}
-    for path, change in changes.partitions.items():
-        found = [_ranges(file, path) for file in change.written]
+    for path in {**changes.partitions, **changes.older_ranges}:
+        change = changes.partitions.get(path, PartitionChange())
+        found = [*(_ranges(file, path) for file in change.written), *changes.older_ranges.get(path, ())]
         for column in dict.fromkeys(column for ranges in found for column in ranges):
             whole = merged_ranges(ranges[column] for ranges in found if column in ranges)
             records |= [partition_stats_record(path, column, whole, form)]

@@ -6,7 +6,7 @@ needs from them. When a write is rolled back, its entries in the metadata table 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.file_group.base_file import read_keys
+from tagstream.table.file_group.names import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.changes import KEYS, Changes, PartitionChange, WrittenFile, written_by
+from tagstream.table.metadata.column_ranges import Ranges, read_file_stats
 from tagstream.table.metadata.delta_commit import delta_commit
 from tagstream.table.metadata.index_definitions import kept_columns
 from tagstream.table.metadata.metadata_table import (
@@ -32,7 +34,9 @@ from tagstream.table.metadata.records import column_stats_key
 from tagstream.table.metadata.rollback import ROLLBACK_SUFFIX, recover, roll_back
 from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.steps import Step
-from tagstream.table.timeline.commit_metadata import WriteStatus
+from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
+from tagstream.table.timeline.instant import Instant
+from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.write_context import WriterOptions
 
 Places = Callable[[], Iterable[pa.Table]]
@@ -104,6 +108,42 @@ def _recorded_columns(writer: MetadataWriter, columns: Sequence[str]) -> tuple[s
                 recorded = {keys[key] for key in found}
                 return tuple(column for column in columns if column in recorded)
     return tuple(columns)
+
+
+def overlooked_files(
+    table: HoodieTable, timeline: Timeline, services: Mapping[Instant, CommitMetadata]
+) -> dict[str, tuple[str, ...]]:
+    """Files whose ranges the range of their partition may not include, by partition path.
+
+    ``services``: completed compactions and clusterings of other writers. Hudi 1.2.0 replaces the range of a partition
+    with that of the files that the service's plan saw. A write that was completed after the plan and before the service
+    has added its ranges before, and they are lost.
+    """
+    found: dict[str, set[str]] = {}
+    for service, done in services.items():
+        if service.completion_time is None:
+            continue
+        partitions = {*done.stats, *done.replaced}
+        for write in timeline.completed_writes:
+            if write.completion_time is None or not service.time < write.completion_time < service.completion_time:
+                continue
+            for stat in timeline.metadata(table.storage, write).all_stats():
+                if stat.partition_path in partitions:
+                    found.setdefault(stat.partition_path, set()).add(stat.file_name)
+    return {path: tuple(sorted(names)) for path, names in sorted(found.items())}
+
+
+def older_ranges(
+    table: HoodieTable, files: Mapping[str, Sequence[str]], columns: Collection[str], schema: pa.Schema
+) -> dict[str, list[Ranges]]:
+    """The ranges of these files by partition path, without files that a clean has deleted. ``schema``: the table's."""
+    found: dict[str, list[Ranges]] = {}
+    for path, names in files.items():
+        there = frozenset(table.storage.names(path))
+        found[path] = [
+            read_file_stats(table.storage, join(path, name), columns, schema)[0] for name in names if name in there
+        ]
+    return found
 
 
 def with_metadata_stats(table: HoodieTable, files: WriterOptions, schema: pa.Schema | None = None) -> WriterOptions:

@@ -32,7 +32,8 @@ CONF = {
     f"{LOCK}wait_time_ms": "10",
     f"{LOCK}client.num_retries": "0",
 }
-PREFER = {f"{LOCK}conflict.resolution.strategy": "PreferWriterConflictResolutionStrategy"}
+STRATEGY = "org.apache.hudi.client.transaction.PreferWriterConflictResolutionStrategy"
+PREFER = {f"{LOCK}conflict.resolution.strategy": STRATEGY}
 TYPES = ["COPY_ON_WRITE", "MERGE_ON_READ"]
 FIRST = [ev.Event(f"k{i}", "p0", 1, name="first") for i in range(4)]
 OURS = [ev.Event("k0", "p0", 100, name="ours"), ev.Event("k1", "p0", 100, name="ours")]

@@ -86,3 +86,17 @@ def test_deleted_files_lose_their_statistics() -> None:
         (6, "column_stats"): [(4, 0)], (9, "column_stats"): [(0, 4)],
         (6, "bloom_filters"): [(1, 0)], (9, "bloom_filters"): [(0, 1)],
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_the_ranges_of_older_files_widen_a_partitions(written: bool) -> None:
+    """Also where the commit itself writes to another partition."""
+    own = {"ver": ColumnRange("long", 7, 8, 2, 0)}
+    older = [{"ver": ColumnRange("long", 1, 3, 3, 1)}, {"ver": ColumnRange("long", 9, 9, 1, 0)}]
+    change = PartitionChange((replace(BASE, ranges=own),))
+    changes = Changes({"p" if written else "q": change}, older_ranges={"p": older})
+    (group,) = entries(changes, "partition_stats", 1, "1", Forms.of(9))
+    told = [each["ColumnStatsMetadata"] for each in decode(group.values.to_pylist(), file_avro_json(9), "")]
+    found = {each["fileName"]: (each["minValue"][1], each["maxValue"][1], each["nullCount"]) for each in told}
+    assert found["p"] == ({"value": 1}, {"value": 9}, 1)
+    assert ("q" in found) is not written
