@@ -9,7 +9,7 @@ floats also Tagstream's own ``tagstream.float.statistics``. Log blocks have the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from tagstream.table.errors import ConfigError, CorruptFileError, InvalidKeyError
 from tagstream.table.file_group.bloom import SIMPLE, BloomBuilder, BloomFilter, BloomParams
+from tagstream.table.file_group.repeated_texts import without_unused_values
 from tagstream.table.schema.schema import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY, vector_columns
 from tagstream.table.storage.storage import Storage
 
@@ -292,7 +293,7 @@ class BaseFileWriter:
 
     def _flush(self, *, whole: bool = False) -> None:
         if self._pending:
-            rows = pa.concat_tables(self._pending)
+            rows = without_unused_values(pa.concat_tables(self._pending))
             for name in self._nulls:
                 self._nulls[name] += rows.column(name).null_count
             self._writer(rows, whole=whole).write_table(rows, row_group_size=1 << 40)
@@ -312,8 +313,13 @@ class BaseFileWriter:
 
 
 @contextmanager
-def open_base_file(storage: Storage, rel: str) -> Iterator[pq.ParquetFile]:
-    """Open a Parquet file; CorruptFileError names it when it is truncated or not Parquet."""
+def open_base_file(
+    storage: Storage, rel: str, as_dictionaries: Callable[[pq.ParquetFile], Collection[str]] | None = None
+) -> Iterator[pq.ParquetFile]:
+    """Open a Parquet file; CorruptFileError names it when it is truncated or not Parquet.
+
+    ``as_dictionaries``: the columns of the opened file that are read as dictionaries.
+    """
     with storage.open_input(rel) as source:
         try:
             file = pq.ParquetFile(source)
@@ -322,6 +328,9 @@ def open_base_file(storage: Storage, rel: str) -> Iterator[pq.ParquetFile]:
                 f"base file {storage.where(rel)} is not a readable Parquet file ({error}); restore it or roll back the "
                 "commit that wrote it"
             ) from error
+        names = as_dictionaries(file) if as_dictionaries is not None else ()
+        if names:
+            file = pq.ParquetFile(source, metadata=file.metadata, read_dictionary=sorted(names))
         with file:
             yield file
 

@@ -10,12 +10,14 @@ Rows of data files have the five meta columns before the user columns.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from tagstream.table import chunks
 from tagstream.table.errors import CorruptFileError, MissingSliceError, UnsupportedTableError
@@ -23,6 +25,7 @@ from tagstream.table.fields import greater, ordering_column
 from tagstream.table.file_group.base_file import BaseFileWriter, open_base_file
 from tagstream.table.file_group.fs_view import FileSlice
 from tagstream.table.file_group.names import base_file_name, join, seqnos
+from tagstream.table.file_group.repeated_texts import encoded, repeated_texts, with_dictionaries
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.column_ranges import ranges_of_footer, ranges_to_json
 from tagstream.table.schema.conform import conform, from_file
@@ -57,7 +60,12 @@ def new_rows(ctx: WriteContext, upserts: pa.Table, partition_path: str, file_nam
 def copied_rows(rows: pa.Table, file_name: str) -> pa.Table:
     """Rows of an older file for its next version: all meta columns are kept except the file name."""
     index = rows.schema.get_field_index(FILE_NAME)
-    return rows.set_column(index, rows.schema.field(index), _constant(file_name, rows.num_rows))
+    field, count = rows.schema.field(index), rows.num_rows
+    if pa.types.is_dictionary(field.type):
+        name: pa.Array = pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([file_name]))
+    else:
+        name = _constant(file_name, count)
+    return rows.set_column(index, field, name)
 
 
 def split_inserts(upserts: pa.Table) -> tuple[int, int]:
@@ -103,27 +111,29 @@ def write_base_file(
     path = join(partition_path, name)
     staged = begin_data_file(table, ctx, partition_path, name)
     incoming = new_rows(ctx, upserts, partition_path, name, first_row)
-    counts = MergeCounts()
-    with (
-        storage.open_output(staged) as out,
-        BaseFileWriter(
-            out,
-            storage.where(staged),
-            ctx.file_schema,
-            ctx.file_avro_json,
-            codec=options.codec,
-            bloom=options.bloom,
-            row_group_bytes=options.row_group_bytes,
-        ) as writer,
-    ):
-        dropped = table.config.dropped_fields
-        old = (
-            old_batches(storage, old_path, ctx.file_schema, drops=options.drops_columns, without=dropped)
-            if old_path
-            else iter(())
+    counts, config = MergeCounts(), table.config
+    with ExitStack() as stack:
+        old: Iterator[pa.Table] = iter(())
+        schema = ctx.file_schema
+        if old_path:
+            unlike = (RECORD_KEY, *config.deciding_fields)
+            before, names = stack.enter_context(_old_file(storage, old_path, schema, unlike))
+            schema = with_dictionaries(schema, names)
+            old = _rows_of(before, storage.where(old_path), schema, options.drops_columns, config.dropped_fields)
+        out = stack.enter_context(storage.open_output(staged))
+        writer = stack.enter_context(
+            BaseFileWriter(
+                out,
+                storage.where(staged),
+                schema,
+                ctx.file_avro_json,
+                codec=options.codec,
+                bloom=options.bloom,
+                row_group_bytes=options.row_group_bytes,
+            )
         )
-        ordering = table.config.deciding_fields if options.compare_ordering else ()
-        for batch in merge_batches(old, incoming, deletes, name, counts, ordering):
+        ordering = config.deciding_fields if options.compare_ordering else ()
+        for batch in merge_batches(old, encoded(incoming, schema), deletes, name, counts, ordering):
             writer.append(batch)
         result = writer.close()
     stat = WriteStat(
@@ -251,27 +261,54 @@ def old_batches(
     table schema has it. ``without``: columns that only the path has are left out, too: Hudi's clustering writes them as
     nulls.
     """
-    path = storage.where(rel)
+    with _missing_is_named(storage, rel), open_base_file(storage, rel) as file:
+        yield from _rows_of(file, storage.where(rel), schema, drops, without, batch_bytes)
+
+
+@contextmanager
+def _old_file(
+    storage: Storage, rel: str, schema: pa.Schema, unlike: Collection[str]
+) -> Iterator[tuple[pq.ParquetFile, frozenset[str]]]:
+    """The base file before, and its columns of texts that are read as dictionaries, without those in ``unlike``."""
+    names: frozenset[str] = frozenset()
+
+    def repeated(file: pq.ParquetFile) -> frozenset[str]:
+        nonlocal names
+        names = repeated_texts(file, schema, unlike)
+        return names
+
+    with _missing_is_named(storage, rel), open_base_file(storage, rel, repeated) as file:
+        yield file, names
+
+
+def _rows_of(
+    file: pq.ParquetFile, path: str, schema: pa.Schema, drops: bool, without: Collection[str], batch_bytes: int = 0
+) -> Iterator[pa.Table]:
+    lost = [name for name in file.schema_arrow.names if name not in (*schema.names, *without, OPERATION)]
+    if lost and not drops:
+        raise UnsupportedTableError(
+            f"{path} has columns the new schema lacks ({', '.join(lost)}); rewriting it would lose them: "
+            "add them to the schema"
+        )
     try:
-        with open_base_file(storage, rel) as file:
-            lost = [name for name in file.schema_arrow.names if name not in (*schema.names, *without, OPERATION)]
-            if lost and not drops:
-                raise UnsupportedTableError(
-                    f"{path} has columns the new schema lacks ({', '.join(lost)}); rewriting it would lose them: "
-                    "add them to the schema"
-                )
-            for group in range(file.num_row_groups):  # a batch across row groups could have any size
-                found = file.metadata.row_group(group)
-                fitting = batch_bytes * found.num_rows // max(found.total_byte_size, 1)
-                rows = min(max(BATCH_ROWS, fitting), _MOST_ROWS)  # repeated values take no space in the file
-                for batch in file.iter_batches(batch_size=rows, row_groups=[group]):
-                    yield from_file(pa.Table.from_batches([batch]), schema, path)
+        for group in range(file.num_row_groups):  # a batch across row groups could have any size
+            found = file.metadata.row_group(group)
+            fitting = batch_bytes * found.num_rows // max(found.total_byte_size, 1)
+            rows = min(max(BATCH_ROWS, fitting), _MOST_ROWS)  # repeated values take no space in the file
+            for batch in file.iter_batches(batch_size=rows, row_groups=[group]):
+                yield from_file(pa.Table.from_batches([batch]), schema, path)
     except pa.ArrowInvalid as error:
         raise CorruptFileError(f"{path} cannot be read to its end ({error}): restore it") from error
+
+
+@contextmanager
+def _missing_is_named(storage: Storage, rel: str) -> Iterator[None]:
+    try:
+        yield
     except FileNotFoundError as error:
         raise MissingSliceError(
-            f"base file {path} is missing, though the metadata table or a listing has it: it was lost or deleted by hand; "
-            "update the index from the table first"
+            f"base file {storage.where(rel)} is missing, though the metadata table or a listing has it: it was lost or "
+            "deleted by hand; update the index from the table first"
         ) from error
 
 
