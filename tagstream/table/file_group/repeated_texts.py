@@ -51,17 +51,19 @@ def without_unused_values(rows: pa.Table) -> pa.Table:
     """The rows with one dictionary for each column of dictionaries, which has only values of these rows."""
     if not any(map(pa.types.is_dictionary, rows.schema.types)):
         return rows
-    rows = rows.unify_dictionaries().combine_chunks()
     columns = [_used(column) if pa.types.is_dictionary(column.type) else column for column in rows.columns]
     return pa.Table.from_arrays(columns, schema=rows.schema)
 
 
-def _used(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    values, indices = found.dictionary, found.indices
+def _used(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    chunks = [chunk for chunk in column.unify_dictionaries().chunks if len(chunk)]
+    if not chunks:
+        return pa.chunked_array([], column.type)
+    values = chunks[0].dictionary
     used = np.zeros(len(values), np.bool_)
-    used[indices.drop_null().to_numpy()] = True
-    if used.all():
-        return found
-    numbers = pa.array((np.cumsum(used) - 1).astype(np.int32))
-    return pa.DictionaryArray.from_arrays(numbers.take(indices), values.filter(pa.array(used)))
+    for chunk in chunks:
+        used[chunk.indices.drop_null().to_numpy()] = True
+    if not used.all():
+        numbers, values = pa.array((np.cumsum(used) - 1).astype(np.int32)), values.filter(pa.array(used))
+        chunks = [pa.DictionaryArray.from_arrays(numbers.take(chunk.indices), values) for chunk in chunks]
+    return pa.chunked_array(chunks, column.type)
