@@ -31,6 +31,7 @@ from bench.inputs.lines import append_lines
 from tagstream.state.batch_manifest import BatchManifest
 from tagstream.state.checkpoint import INDEX, QueryFolder, open_or_create_meta
 from tagstream.state.layout import StateLayout, balanced_labels
+from tagstream.streaming.batch.added_keys import AddedKeys
 from tagstream.streaming.batch.commit_record import CommitRecord, extra_metadata
 from tagstream.streaming.batch.context import JobContext, RunEnvironment
 from tagstream.streaming.batch.small_files import PinnedSizes, SmallFiles
@@ -193,7 +194,7 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
     steps.measure(
         "batch", "write commit metadata as JSON", lambda: metadata.to_bytes(job.table.config.version), len, **now
     )
-    look = lambda: guard.before_complete(instant, statuses, adds_keys=True)  # noqa: E731
+    look = lambda: guard.before_complete(instant, statuses, AddedKeys(any=True))  # noqa: E731
     complete = lambda: protocol.complete(job.table, instant, DELTA_COMMIT, metadata, guard=look)  # noqa: E731
     steps.measure("batch", "complete (JSON, guard, publish, staged files removed)", complete, **now)
     guard.committed(instant)

@@ -157,7 +157,8 @@ class TagResult:
     for Spark's group state (unchanged when nothing changed). `delta`: JSON of the new delta's reference for the batch
     manifest, None when nothing changed. `refused`: rows of the batch that lack values which no row has; they were not
     tagged. `completion`: where the values are that other records lack. `buried`: keys that the batch deletes, also those
-    without a row, and their ordering values, where other streams must know them.
+    without a row, and their ordering values, where other streams must know them. `added`: keys that the table did not
+    have at their place, where other streams must know them.
     """
 
     take: INT64
@@ -173,6 +174,7 @@ class TagResult:
     refused: INT64 = field(default_factory=lambda: np.zeros(0, np.int64))
     completion: Completion | None = None
     buried: tuple[OBJECTS, INT64 | OBJECTS] | None = None
+    added: OBJECTS | None = None
 
     def __len__(self) -> int:
         return len(self.take)

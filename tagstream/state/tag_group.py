@@ -125,6 +125,9 @@ def _process(
         counts["records"] -= unseen
         counts["unknown_deletes"] -= unseen
         counts |= {"caught_up": caught.changed, "twice": caught.twice}
+        if profile.file_prefix:
+            d = located.decision
+            result = replace(result, added=names[np.flatnonzero(d.insert | d.move | (d.buried & ~d.delete))])
         if profile.file_prefix and layout.ordering != "none":
             buried = np.flatnonzero(located.decision.buried & winners.has_ordering)
             result = replace(result, buried=(names[buried], winners.ordering[buried]) if len(buried) else None)

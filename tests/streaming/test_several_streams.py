@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
+from tagstream.streaming.batch import added_keys
 from tagstream.table.errors import LeaseLostError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
@@ -228,3 +229,26 @@ def test_two_dataframes_without_a_lock(tmp_path: Path, spark: SparkSession) -> N
             cases[1].start()
     finally:
         query.stop()
+
+
+@pytest.mark.extended("another pair of real streams", first=("another",))
+@pytest.mark.parametrize("key", ["another", "the same"])
+def test_both_insert_a_key_at_one_time(tmp_path: Path, spark: SparkSession, key: str) -> None:
+    """The batch that commits later is repeated if, and only if, both added the same key."""
+    one, other = streams(tmp_path, spark, "MERGE_ON_READ", "ab")
+    ev.write_files([ev.Event("k0", "p0", 1, name="ours")], one.source, 1)
+    ev.write_files([ev.Event("k1" if key == "another" else "k0", "p0", 2, name="theirs")], other.source, 1)
+    tries: list[int] = []
+
+    def insert(point: str, batch: int) -> None:
+        if point == "files_written":
+            tries.append(batch)
+            if len(tries) == 1:
+                other.run()
+
+    one.run(at=insert)
+    assert len(tries) == (1 if key == "another" else 2)
+    rows = {row["id"]: row["name"] for row in read_table(one.table).to_pylist()}
+    assert rows == ({"k0": "ours", "k1": "theirs"} if key == "another" else {"k0": "theirs"})
+    assert validate(HoodieTable.open(str(one.table))) == []
+    assert len(list((one.table / added_keys.FOLDER).iterdir())) == len(rows)

@@ -23,7 +23,7 @@ SINK_KEY = "_hudi_streaming_sink_checkpoint"
 STREAMER_KEY = "deltastreamer.checkpoint.key"
 COMMIT_KEY = "tagstream.commit"
 COMMIT_VERSION = 1
-_OPTIONAL = ("topic_id", "deletes")
+_OPTIONAL = ("topic_id", "deletes", "adds")
 _MARKS = (
     COMMIT_KEY.encode(),
     STREAMER_KEY.encode(),
@@ -37,7 +37,8 @@ class CommitRecord:
 
     ``follows``: digest of the completed writes before this commit, which are those that the index has (:func:`digest`).
     ``topic_id``: Kafka's id of the topic that the offsets belong to; None where it is unknown. ``deletes``: number of keys
-    in the batch's file of deleted keys (``bootstrap.deleted_keys``), which streams that share the table write.
+    in the batch's file of deleted keys (``bootstrap.deleted_keys``), which streams that share the table write. ``adds``:
+    the same of added keys (``batch.added_keys``); None where they are not recorded.
     """
 
     stream_id: str
@@ -49,6 +50,7 @@ class CommitRecord:
     follows: str
     topic_id: str | None = None
     deletes: int | None = None
+    adds: int | None = None
 
     def same_batch(self, spark_batch: SparkBatch) -> bool:
         """Whether the batch has the same query, number and offsets, as every replay has.

@@ -80,7 +80,8 @@ OP_DELETE_NATURAL = Op.DELETE_NATURAL.value
 OP_IMAGE = Op.IMAGE.value
 OP_CHANGED_KEY = Op.CHANGED_KEY.value
 OP_MEND = Op.MEND.value
-DELETED_KEYS = "deleted_keys"  # in the counts of a key group: the text of bootstrap.deleted_keys
+# In the counts of a key group: the texts of bootstrap.deleted_keys and of batch.added_keys.
+DELETED_KEYS, ADDED_KEYS = "deleted_keys", "added_keys"
 OPEN = "open"  # the note of an image: older events of its key may still come
 DELETED = "open, deleted"  # the same, and the key has a known delete: the row before that delete may be the right one
 

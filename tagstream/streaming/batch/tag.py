@@ -23,8 +23,10 @@ from tagstream.bootstrap import deleted_keys
 from tagstream.state.layout import OrderingKind, StateLayout, has_bytes
 from tagstream.state.tag_batch import FLAG_DELETE, OP_DELETE, ImageWanted, PartialRows, TagBatch, TagResult
 from tagstream.state.tag_group import tag_key_group
+from tagstream.streaming.batch import added_keys
 from tagstream.streaming.batch.completed import completed, images_of, lacking, refused
 from tagstream.streaming.batch.located import (
+    ADDED_KEYS,
     DELETED_KEYS,
     OP_DELETE_NATURAL,
     WriteTasks,
@@ -36,7 +38,7 @@ from tagstream.streaming.batch.located import (
 from tagstream.streaming.copy_print import this_copy
 from tagstream.streaming.errors import CheckpointError
 from tagstream.streaming.process import CrashPlan
-from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_IMAGE, FLAG_SKIPPED, FLAG_TRUNCATE
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_IMAGE, FLAG_SKIPPED, FLAG_TRUNCATE, record_keys
 from tagstream.streaming.source.packed import unpack
 from tagstream.table import chunks
 from tagstream.table.errors import InstantConflictError
@@ -168,6 +170,10 @@ def tag_records(
     result.stats["skipped"] = skipped
     if result.buried is not None:
         result.stats[DELETED_KEYS] = deleted_keys.encode(*result.buried, layout.ordering)
+    if result.added is not None:
+        result.stats[ADDED_KEYS] = added_keys.encode(
+            added_keys.hashes_of(record_keys(pa.array(result.added, pa.binary())))
+        )
     rows = completed(located(result, good, layout.ordering), good, result)
     bad = pa.concat_tables([bad, refused(good, result, partial)])
     return (pa.concat_tables([rows, bad_records(label, bad, rows.schema)]) if bad.num_rows else rows), result

@@ -20,9 +20,11 @@ from typing import Any, cast
 
 from tagstream.bootstrap import deleted_keys
 from tagstream.state.batch_manifest import BatchManifest
+from tagstream.streaming.batch import added_keys
+from tagstream.streaming.batch.added_keys import AddedKeys
 from tagstream.streaming.batch.commit_record import CommitRecord, extra_metadata
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.batch.located import DELETED_KEYS
+from tagstream.streaming.batch.located import ADDED_KEYS, DELETED_KEYS
 from tagstream.streaming.batch.spark_checkpoint import SparkBatch, streamer_checkpoint
 from tagstream.streaming.batch.write import INDEX_STATUS, QUARANTINE_STATUS, TAG_STATUS, WRITE_STATUS
 from tagstream.streaming.errors import PartitionDepthError
@@ -41,7 +43,8 @@ class Outcome:
 
     ``statuses``: write statuses. ``deltas``: the delta name of each key group that changed. ``counts``: records by
     kind. ``groups``: the sizes of the changed key groups' stores. ``written``: packed rows for an index that the driver
-    updates. ``deleted``: deleted keys for other streams (``bootstrap.deleted_keys``).
+    updates. ``deleted``: deleted keys for other streams (``bootstrap.deleted_keys``). ``added``: added keys, also for
+    them (``batch.added_keys``).
     """
 
     statuses: list[WriteStatus] = field(default_factory=list)
@@ -50,6 +53,7 @@ class Outcome:
     groups: dict[int, dict[str, int]] = field(default_factory=dict)
     written: list[str] = field(default_factory=list)
     deleted: list[str] = field(default_factory=list)
+    added: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, answers: Iterable[tuple[str, Any]], *, replay: bool) -> Outcome:
@@ -73,6 +77,8 @@ class Outcome:
             self.deltas[label] = tagged["delta"]
         if (deleted := stats.pop(DELETED_KEYS, None)) is not None:
             self.deleted.append(deleted)
+        if (added := stats.pop(ADDED_KEYS, None)) is not None:
+            self.added.append(added)
         size = {k: stats.pop(k) for k in ("live_keys", "tombstones", "bytes")}
         if stats["records"] and not replay:  # otherwise the store was not opened
             self.groups[label] = size
@@ -149,14 +155,31 @@ def begin(job: JobContext, spark_batch: SparkBatch, instant: str) -> None:
     crash.reach(Step.INFLIGHT, batch)
 
 
+def keys_added(job: JobContext, outcome: Outcome) -> AddedKeys:
+    """The keys that a batch adds to the table, where other streams share it; else only whether it adds any."""
+    shared = job.env.lease.is_shared
+    names = ("inserts", "moves", *(("unknown_deletes",) if shared else ()))
+    found = job.overwrites or any(outcome.counts[name] for name in names)
+    known = shared and job.env.index is None and not job.overwrites
+    return AddedKeys(found, added_keys.merged(outcome.added) if known else None)
+
+
 def publish(
-    job: JobContext, spark_batch: SparkBatch, instant: str, outcome: Outcome, *, follows: str, after_others: bool
+    job: JobContext,
+    spark_batch: SparkBatch,
+    instant: str,
+    outcome: Outcome,
+    adds: AddedKeys,
+    *,
+    follows: str,
+    after_others: bool,
 ) -> CommitMetadata:
     """Give the data files their names. In parallel, write the manifest and stage the commit, whose metadata is
     returned.
 
-    If the commit fails, the written files are never read: only the commit names the manifest. ``follows``: digest of
-    the commits that the index covers. ``after_others``: runs that died may have written manifests of this batch.
+    If the commit fails, the written files are never read: only the commit names the manifest. ``adds``: keys that the
+    batch adds. ``follows``: digest of the commits that the index covers. ``after_others``: runs that died may have
+    written manifests of this batch.
     """
     crash, batch = job.env.crash, spark_batch.batch_id
 
@@ -176,6 +199,7 @@ def publish(
         )
         name = manifest.write(job.manifests, after_others=after_others)
         deletes = deleted_keys.write(job.table.storage, instant, outcome.deleted)
+        added = None if adds.hashes is None else added_keys.write(job.table.storage, instant, adds.hashes)
         crash.reach(Step.MANIFEST_DURABLE, batch)
         record = CommitRecord(
             stream_id=job.env.meta.stream_id,
@@ -187,6 +211,7 @@ def publish(
             follows=follows,
             topic_id=job.topic_id,
             deletes=deletes or None,
+            adds=added,
         )
         checkpoint = (
             None if job.options.source.kind == "frame" else streamer_checkpoint(spark_batch, files=job.decode.files)

@@ -37,6 +37,7 @@ from pyspark.sql import DataFrame
 
 from tagstream.spark_release import repartition_by_id
 from tagstream.state.layout import partition_labels
+from tagstream.streaming.batch.added_keys import AddedKeys
 from tagstream.streaming.batch.changed_keys import remove_changed_key_rows
 from tagstream.streaming.batch.commit_record import CommitRecord
 from tagstream.streaming.batch.context import JobContext
@@ -47,7 +48,7 @@ from tagstream.streaming.batch.report import BatchReport
 from tagstream.streaming.batch.spark_checkpoint import SparkBatch, forget_old_plans, newest_batch, read_spark_batch
 from tagstream.streaming.batch.write import RESULT_SCHEMA, make_write_function, unpack_rows
 from tagstream.streaming.errors import BadRecordsError, StopRequested
-from tagstream.streaming.job.commit import Outcome, begin, publish, settle_depth
+from tagstream.streaming.job.commit import Outcome, begin, keys_added, publish, settle_depth
 from tagstream.streaming.job.pull_index import located_rows
 from tagstream.streaming.job.timeline_guard import TimelineGuard
 from tagstream.streaming.services.spark_tasks import on_executors
@@ -252,16 +253,15 @@ class BatchSink:
             job.env.index.update_location(without_moves(written), instant)
         if self._services is not None:
             self._services.give_way(batch, outcome.statuses)
-        adds = ("inserts", "moves", *(("unknown_deletes",) if job.env.lease.is_shared else ()))
-        adds_keys = job.overwrites or any(outcome.counts[name] for name in adds)
-        self._guard.before_publish(outcome.statuses, adds_keys=adds_keys)
+        adds = keys_added(job, outcome)
+        self._guard.before_publish(outcome.statuses, adds)
         protocol.announce_files(job.table, instant, outcome.statuses, check=job.env.lease.check)
         # A run that died may have written a manifest of its last batch, which is the first batch of this run.
         metadata = publish(
-            job, spark_batch, instant, outcome, follows=self._guard.follows, after_others=self.committed == 0
+            job, spark_batch, instant, outcome, adds, follows=self._guard.follows, after_others=self.committed == 0
         )
         with lock.hold(f"the commit of {instant}"):
-            completed = self._complete(instant, batch, outcome.statuses, metadata, written, adds_keys=adds_keys)
+            completed = self._complete(instant, batch, outcome.statuses, metadata, written, adds)
         crash.reach(Step.COMPLETED, batch)
         job.env.lease.end_turn()
         self._guard.completed(completed)
@@ -282,14 +282,13 @@ class BatchSink:
         statuses: list[WriteStatus],
         metadata: CommitMetadata,
         written: pa.Table,
-        *,
-        adds_keys: bool,
+        adds: AddedKeys,
     ) -> Instant:
         """Compare with newer commits, write the delta of the metadata table, and complete the instant."""
         job, kept_at = self._job, None
         if job.metadata is not None:
             # Another active writer may also write to the metadata table, and only one may do so at a time.
-            self._guard.before_complete(instant, statuses, adds_keys=adds_keys)
+            self._guard.before_complete(instant, statuses, adds)
             kept_at = job.metadata.commit(
                 instant,
                 statuses,
@@ -304,7 +303,7 @@ class BatchSink:
             instant,
             job.action,
             metadata,
-            guard=lambda: self._guard.before_complete(instant, statuses, adds_keys=adds_keys),
+            guard=lambda: self._guard.before_complete(instant, statuses, adds),
             clock_ms=job.env.clock_ms,
             after=kept_at,
             is_staged=True,

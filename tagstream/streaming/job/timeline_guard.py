@@ -25,7 +25,9 @@ from typing import cast
 from pyspark.sql import SparkSession
 
 from tagstream.index.bucket import BucketIndex
-from tagstream.streaming.batch.commit_record import CommitRecord, digest
+from tagstream.streaming.batch import added_keys
+from tagstream.streaming.batch.added_keys import AddedKeys
+from tagstream.streaming.batch.commit_record import CommitRecord, digest, parse
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.metadata_keeper import check_kept
 from tagstream.streaming.batch.spark_checkpoint import SparkBatch
@@ -51,7 +53,7 @@ from tagstream.table.meta_client.table_config import without_fields
 from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.services.failed_writes import list_temp
 from tagstream.table.storage.storage import at_once
-from tagstream.table.timeline.commit_metadata import FileKind, WriteStatus
+from tagstream.table.timeline.commit_metadata import CommitMetadata, FileKind, WriteStatus
 from tagstream.table.timeline.instant import Instant, State
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
 
@@ -154,7 +156,7 @@ class TimelineGuard:
         """Roll back a pending write of this project or of a dead writer."""
         roll_back(self._job, instant)
 
-    def before_publish(self, statuses: Iterable[WriteStatus], *, adds_keys: bool) -> None:
+    def before_publish(self, statuses: Iterable[WriteStatus], adds: AddedKeys) -> None:
         """An early check where other writers commit all the time: most conflicts are found before any file is visible.
 
         Services of other writers may list a log file of a batch that has not been committed, and fail when it is rolled
@@ -163,18 +165,18 @@ class TimelineGuard:
         if self._follows:
             groups, in_plans, timeline = _groups(statuses), self._in_plans(statuses), self._job.table.timeline()
             self._refuse_plans(timeline, groups, in_plans)
-            self._refuse_overlap(timeline, groups, in_plans, adds_keys=adds_keys)
+            self._refuse_overlap(timeline, groups, in_plans, adds)
 
     def _in_plans(self, statuses: Iterable[WriteStatus]) -> frozenset[FileGroupId]:
         """The file groups for which a new compaction plan is a conflict."""
         by_commit = self._job.table.config.names_logs_by_commit
         return _groups(s for s in statuses if s.kind is not FileKind.APPEND or not by_commit)
 
-    def before_complete(self, instant: str, statuses: Iterable[WriteStatus], *, adds_keys: bool) -> Timeline:
+    def before_complete(self, instant: str, statuses: Iterable[WriteStatus], adds: AddedKeys) -> Timeline:
         """The last check before the commit becomes visible: this job has the lease, the table is unchanged, and no
         conflict came up.
 
-        ``adds_keys``: the batch wrote record keys that the table did not have in that file group. Returns the timeline
+        ``adds``: record keys of the batch that the table did not have in that file group. Returns the timeline
         that was checked. ForeignCommitError, InstantConflictError or PendingClusteringError where the batch must be
         processed again.
         """
@@ -202,7 +204,7 @@ class TimelineGuard:
                     timeline  # another writer rolled it back: the commit protocol raises the error, no wait is needed
                 )
             if not pending:
-                self._refuse_overlap(timeline, groups, in_plans, adds_keys=adds_keys)
+                self._refuse_overlap(timeline, groups, in_plans, adds)
                 job.env.lock.check()
                 return timeline
             for other in pending:
@@ -277,8 +279,7 @@ class TimelineGuard:
         timeline: Timeline,
         groups: frozenset[FileGroupId],
         in_plans: frozenset[FileGroupId],
-        *,
-        adds_keys: bool,
+        adds: AddedKeys,
     ) -> None:
         """ForeignCommitError for a commit that was completed since the batch began and conflicts with the batch.
 
@@ -297,10 +298,18 @@ class TimelineGuard:
                 both = frozenset(group for group in both & in_plans if before.get(group) != other.time)
             if both:
                 raise OverlapError(f"{made}; both it and the batch write to {_name(min(both))}")
-            if adds_keys and work.adds_keys and not has_other_keys(job, metadata):
+            if adds.any and work.adds_keys and self._may_add_the_same(adds, other, metadata):
                 raise OverlapError(f"{made}; it may have added keys that the batch also adds")
             self._refuse_schema(work, other)
         self._refuse_swallowed(timeline, new)
+
+    def _may_add_the_same(self, adds: AddedKeys, other: Instant, metadata: CommitMetadata) -> bool:
+        if has_other_keys(self._job, metadata):
+            return False
+        record = parse(metadata.extra)
+        count = None if record is None else record.adds
+        theirs = None if count is None else added_keys.read(self._job.table.storage, other.time, count)
+        return adds.may_have_one_of(theirs)
 
     def _in_both(self, groups: frozenset[FileGroupId], others: frozenset[FileGroupId]) -> frozenset[FileGroupId]:
         """The file groups of the batch that another commit has also written to. Two file groups of one bucket count."""

@@ -19,6 +19,7 @@ import logging
 from collections.abc import Sequence
 
 from tagstream.bootstrap import deleted_keys
+from tagstream.streaming.batch import added_keys
 from tagstream.streaming.batch.commit_record import parse
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.errors import StopRequested
@@ -284,6 +285,7 @@ def roll_back(job: JobContext, instant: str) -> None:
         rollback(job.table, instant, new_instant(job))
         if job.env.lease.is_shared:
             deleted_keys.forget(job.table.storage, instant)
+            added_keys.forget(job.table.storage, instant)
 
 
 def roll_back_own(job: JobContext) -> None:

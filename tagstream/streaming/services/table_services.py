@@ -15,7 +15,8 @@ from functools import partial
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from tagstream.bootstrap.deleted_keys import forget_old
+from tagstream.bootstrap import deleted_keys
+from tagstream.streaming.batch import added_keys
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.recovery.live_writers import is_waited_for
 from tagstream.streaming.services.archiving import Archiving
@@ -54,7 +55,8 @@ class TableServices:
         if not self._job.env.lease.leads():
             return  # another stream does them
         if self._job.env.lease.is_shared and batch_id % _FORGET_EVERY == 0:
-            forget_old(self._job.table.storage, self._job.env.clock_ms())
+            deleted_keys.forget_old(self._job.table.storage, self._job.env.clock_ms())
+            added_keys.forget_old(self._job.table.storage, self._job.env.clock_ms())
         if self._is_too_early():  # the metadata table has one writer at a time, and slices may be in use
             return
         for service in self._services:
