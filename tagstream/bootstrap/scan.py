@@ -1,9 +1,4 @@
-"""The keys of one file slice: which are live in it, which its logs deleted, and the CRC-32 of each.
-
-The ordering values of the keys are read with them. The CRC-32 is that of `zlib.crc32`, computed for many keys at once:
-NumPy takes the keys' bytes column by column. This costs 3 ns per byte. A call of zlib per key costs 130 ns and makes a
-Python object of the key.
-"""
+"""The keys of one file slice: which are live in it, and which its logs deleted. Their ordering values are read with them."""
 
 from __future__ import annotations
 

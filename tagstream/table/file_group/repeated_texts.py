@@ -27,7 +27,7 @@ def repeated_texts(file: pq.ParquetFile, schema: pa.Schema, without: Collection[
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)
         for column in map(group.column, range(group.num_columns)):
-            # A writer whose dictionary has become too large goes on with the plain values.
+            # A writer whose dictionary has become too large writes plain values from then on.
             if "PLAIN" in column.encodings or "PLAIN_DICTIONARY" not in column.encodings:
                 found.discard(column.path_in_schema)
     return frozenset(found)
