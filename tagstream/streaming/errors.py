@@ -37,6 +37,10 @@ class SourceError(StreamError):
     """The source cannot be read: broker unreachable, topic or folder missing, connector jar missing."""
 
 
+class TaskFileError(StreamError):
+    """Rows that one step of a batch left for the next one are gone. The batch runs again."""
+
+
 class TableSeenError(StreamError):
     """The first records of a stream name their table. The batch runs again and takes only records of this table."""
 

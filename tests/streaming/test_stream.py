@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,10 +19,15 @@ from tests.streaming.stream_case import StreamCase
 from tests.support import events as ev
 from tests.support.compare import compare
 from tests.support.hudi_rs import read_table
-from tests.support.process import wait_for
+from tests.support.process import in_thread, wait_for
 
 pytestmark = pytest.mark.spark
 PER_FILE = 400
+
+
+def has_rows(case: StreamCase, events: list[ev.Event]) -> None:
+    expected = ev.rows(ev.oracle(events).values())
+    assert not (wrong := compare(expected, read_table(case.table, meta_columns=False), ["id"])), wrong
 
 
 class Progress(StreamingQueryListener):
@@ -72,6 +79,55 @@ def test_a_disordered_stream_ends_in_the_oracles_rows(
     assert reports[-1].index_keys == len(live)
     assert sum(r.moves for r in reports) > 50
     assert sum(r.late for r in reports) > 10
+
+
+@pytest.mark.extended("the same stream again", first=("true",))
+@pytest.mark.parametrize("files", ["true", "false"])
+def test_rows_between_two_steps(tmp_path: Path, spark: SparkSession, files: str) -> None:
+    """They stay in files of the tasks, which are removed with their batch, or they go through Spark's shuffle."""
+    case = StreamCase(tmp_path, spark, "MERGE_ON_READ", conf={"tagstream.task.files": files})
+    events = list(ev.generate(3 * PER_FILE, seed=5))
+    ev.write_files(events, case.source, PER_FILE)
+    seen: list[int] = []
+
+    def look(point: str, _: int) -> None:
+        if point == "files_written":
+            seen.append(len(list(tmp_path.rglob("exchange/*/tag-*"))))
+
+    case.run(at=look)
+    assert len(seen) == 3
+    assert all(seen) is (files == "true")
+    assert not list(tmp_path.rglob("exchange/*"))
+    assert not (
+        wrong := compare(ev.rows(ev.oracle(events).values()), read_table(case.table, meta_columns=False), ["id"])
+    ), wrong
+
+
+def test_files_of_tasks_that_another_program_removes(tmp_path: Path, spark: SparkSession) -> None:
+    """The query starts again, and the batch is there once."""
+    case, removed = StreamCase(tmp_path, spark, "MERGE_ON_READ"), list[Path]()
+    events = list(ev.generate(PER_FILE, seed=6))
+    ev.write_files(events, case.source, PER_FILE)
+    ended = threading.Event()
+
+    def remove() -> None:
+        while not removed and not ended.is_set():
+            for path in tmp_path.rglob("exchange/*/tag-*"):
+                shutil.rmtree(path.parent, ignore_errors=True)
+                removed.append(path)
+                return
+
+    thread = in_thread(remove)
+    try:
+        case.run()
+    finally:
+        ended.set()
+        thread.join()
+    assert removed
+    assert not (
+        wrong := compare(ev.rows(ev.oracle(events).values()), read_table(case.table, meta_columns=False), ["id"])
+    ), wrong
+    assert validate(HoodieTable.open(str(case.table))) == []
 
 
 def test_one_batch_evaluates_the_stateful_plan_once(tmp_path: Path, spark: SparkSession) -> None:

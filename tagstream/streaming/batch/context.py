@@ -35,6 +35,7 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.process import CrashPlan, StopFlag
 from tagstream.streaming.source.decode.record_format import Noticed
 from tagstream.streaming.source.decode_spec import DecodeSpec
+from tagstream.streaming.source.task_files import TaskFiles
 from tagstream.table.locks.lock import TableLock
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.schema.evolve import EvolutionRules
@@ -315,7 +316,8 @@ class JobContext:
         return self.history.profile
 
     def collect_garbage(self, batch_id: int) -> None:
-        """Remove index files and write profiles that no batch needs that Spark may run again."""
+        """Remove files of tasks, index files and write profiles that no batch needs that Spark may run again."""
+        TaskFiles.below(self.layout.local_dir).forget(batch_id)
         if batch_id % max(1, self.env.retain_batches // 10):
             return  # the step lists the folders of all key groups, which is too slow for every batch
         oldest = batch_id - self.env.retain_batches

@@ -21,6 +21,7 @@ from tagstream.state.layout import OrderingKind, has_bytes
 from tagstream.state.tag_batch import ImageWanted, Op
 from tagstream.streaming.shares import least_loaded
 from tagstream.streaming.source.packed import Codes, empty_rows, file_group_codes, pack, split
+from tagstream.streaming.source.task_files import TaskFile
 from tagstream.table.schema.conform import as_type
 from tagstream.table.timeline.commit_metadata import WriteStatus
 
@@ -171,27 +172,33 @@ def status_text(label: int, delta: str | None, counts: dict[str, Any]) -> str:
     return json.dumps({"group": label, "delta": delta, "stats": counts})
 
 
-def by_write_task(rows: pa.Table, write_tasks: WriteTasks) -> Iterator[tuple[int, bytes]]:
-    """(write task, packed rows) of located records."""
+def by_write_task(rows: pa.Table, write_tasks: WriteTasks, file: TaskFile | None = None) -> Iterator[tuple[int, bytes]]:
+    """(write task, packed rows) of located records. ``file``: where the rows stay, see ``pack``."""
     code = write_tasks.of(rows.column("dest_part"), rows.column("dest_file"))
     for write_task, mine in split(rows, code):
-        for packed in pack(mine):
+        for packed in pack(mine, file):
             yield write_task, packed
 
 
 def packed_columns(
-    label: int, rows: pa.Table, delta: str | None, counts: dict[str, Any], write_tasks: WriteTasks
+    label: int,
+    rows: pa.Table,
+    delta: str | None,
+    counts: dict[str, Any],
+    write_tasks: WriteTasks,
+    file: TaskFile | None = None,
 ) -> tuple[list[int], list[bytes | None], list[str | None]]:
     """The columns of ``LOCATED_SQL``: a key group's located records by write task, and after them its status.
 
-    Images go to every write task: this key group does not know which write task has the record that needs them.
+    Images go to every write task: this key group does not know which write task has the record that needs them. ``file``:
+    where the rows stay, see ``pack``.
     """
     packed: list[tuple[int, bytes | None]] = []
     is_image = rows.column("op").to_numpy() == OP_IMAGE
     if is_image.any():
-        images, rows = list(pack(rows.filter(pa.array(is_image)))), rows.filter(pa.array(~is_image))
+        images, rows = list(pack(rows.filter(pa.array(is_image)), file)), rows.filter(pa.array(~is_image))
         packed += [(write_task, value) for write_task in range(write_tasks.count) for value in images]
-    for write_task, value in by_write_task(rows, write_tasks):
+    for write_task, value in by_write_task(rows, write_tasks, file):
         packed += [(write_task, value), *[(write_task, None)] * empty_rows(value)]
     return (
         [*(write_task for write_task, _ in packed), label % write_tasks.count],

@@ -40,6 +40,7 @@ from tagstream.streaming.errors import CheckpointError
 from tagstream.streaming.process import CrashPlan
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_IMAGE, FLAG_SKIPPED, FLAG_TRUNCATE, record_keys
 from tagstream.streaming.source.packed import unpack
+from tagstream.streaming.source.task_files import TaskFile, TaskFiles, task_file
 from tagstream.table import chunks
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.steps import Step
@@ -58,7 +59,8 @@ class TagSpec:
 
     ``run_owner`` identifies this run, also among runs with the same number of an earlier checkpoint. ``write_tasks``: number
     of write tasks. ``storage``: the table's. ``timeline_folder`` and ``action``: of the batches' instants. ``partial``:
-    set where records may lack fields of their rows.
+    set where records may lack fields of their rows. ``exchange``: where packed rows stay; None: they go through the
+    shuffle.
     """
 
     layout: StateLayout
@@ -71,6 +73,7 @@ class TagSpec:
     timeline_folder: str
     action: str
     partial: PartialRows | None = None
+    exchange: TaskFiles | None = None
 
     def check_pending(self, profile: WriteProfile) -> None:
         """Raise InstantConflictError when the batch's instant is not pending any more.
@@ -145,7 +148,9 @@ def make_tag_function(spec: TagSpec) -> Callable[[Any, Iterable[pd.DataFrame], G
         if result.pointer is not None and result.pointer != pointer:
             spec.check_pending(profile)
             state.update((result.pointer,))
-        yield from packed_result(label, rows, result, WriteTasks(spec.write_tasks, profile.write_tasks))
+        write_tasks = WriteTasks(spec.write_tasks, profile.write_tasks)
+        with task_file(spec.exchange, f"tag-{label}") as file:
+            yield from packed_result(label, rows, result, write_tasks, file)
 
     return tag
 
@@ -260,13 +265,15 @@ def located(result: TagResult, good: pa.Table, ordering: OrderingKind) -> pa.Tab
     return located_table(schema, len(result), columns)
 
 
-def packed_result(label: int, rows: pa.Table, result: TagResult, write_tasks: WriteTasks) -> Iterator[pd.DataFrame]:
+def packed_result(
+    label: int, rows: pa.Table, result: TagResult, write_tasks: WriteTasks, file: TaskFile | None = None
+) -> Iterator[pd.DataFrame]:
     """What the tag step returns to Spark: located rows by write task, and the key group's status.
 
     The frames have few rows, because PySpark collects frames into one Arrow batch until they have ``ROWS_PER_BATCH``
     rows.
     """
-    columns = packed_columns(label, rows, result.delta, result.stats, write_tasks)
+    columns = packed_columns(label, rows, result.delta, result.stats, write_tasks, file)
     for start in range(0, len(columns[0]), _FRAME_ROWS):
         to, values, status = (column[start : start + _FRAME_ROWS] for column in columns)
         yield pd.DataFrame({"lane": np.array(to, np.int32), "rows": values, "status": status})

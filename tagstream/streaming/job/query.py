@@ -26,6 +26,7 @@ from tagstream.streaming.job.source_files import SourceFiles
 from tagstream.streaming.monitor.progress import Monitor
 from tagstream.streaming.source.dataframe import Frame, keyed_rows, settings_of
 from tagstream.streaming.source.source import PartitionDepth, keyed_records, raw_records
+from tagstream.streaming.source.task_files import TaskFiles
 from tagstream.streaming.source.transformation import transformation, transformed_records
 from tagstream.table.steps import Step
 from tagstream.table.storage.storage import Storage, create
@@ -72,9 +73,11 @@ def start_query(
     With a pull-type index the plan ends with the keys, and the sink tags them. ``files``: the source is a folder whose
     files this job plans. ``frame``: the source is a DataFrame.
     """
+    exchange = _exchange(spark, job)
     if frame is not None:
         with settings_of(spark, frame.rows.sparkSession):
-            query = _start_plan(keyed_rows(frame.rows, job.decode, job.env.meta.labels, _depth(job)), job, sink, frame)
+            keyed = keyed_rows(frame.rows, job.decode, job.env.meta.labels, _depth(job), exchange=exchange)
+            query = _start_plan(keyed, job, sink, exchange, frame)
         frame.started(query)
         return query
     plans = None if files is None else files.folder
@@ -87,8 +90,16 @@ def start_query(
         keyed = transformed_records(raw, made, job.decode, job.env.meta.labels, _depth(job), spec)
     else:
         notes = schema_notes(job) if job.decode.evolution is not None else None
-        keyed = keyed_records(raw, job.decode, job.env.meta.labels, _depth(job), spec, notes)
-    return _start_plan(keyed, job, sink)
+        keyed = keyed_records(raw, job.decode, job.env.meta.labels, _depth(job), spec, notes, exchange)
+    return _start_plan(keyed, job, sink, exchange)
+
+
+def _exchange(spark: SparkSession, job: JobContext) -> TaskFiles | None:
+    """Where tasks leave rows for those of the next step; None where they may run on other hosts, or without a state."""
+    files = TaskFiles.below(job.layout.local_dir)
+    files.clear()  # of a run that was killed
+    is_here = (spark.sparkContext.master or "").partition("[")[0] == "local"  # the JVM of all tasks is the driver's
+    return files if is_here and job.env.index is None and job.options.run.task_files else None
 
 
 def _depth(job: JobContext) -> PartitionDepth:
@@ -97,7 +108,9 @@ def _depth(job: JobContext) -> PartitionDepth:
     return job.history.partition_depth
 
 
-def _start_plan(keyed: DataFrame, job: JobContext, sink: BatchSink, frame: Frame | None = None) -> StreamingQuery:
+def _start_plan(
+    keyed: DataFrame, job: JobContext, sink: BatchSink, exchange: TaskFiles | None, frame: Frame | None = None
+) -> StreamingQuery:
     if job.env.index is not None:
         return _start(keyed, job, sink, frame)
     spec = TagSpec(
@@ -111,6 +124,7 @@ def _start_plan(keyed: DataFrame, job: JobContext, sink: BatchSink, frame: Frame
         timeline_folder=job.table.config.timeline_folder,
         action=job.action,
         partial=job.decode.partial_rows,
+        exchange=exchange,
     )
     tag = make_tag_function(spec)
     located = keyed.groupBy("kg").applyInPandasWithState(

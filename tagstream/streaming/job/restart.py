@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from tagstream.state.checkpoint import SCHEMAS
 from tagstream.state.errors import IndexDamagedError
 from tagstream.streaming.batch.context import JobContext
-from tagstream.streaming.errors import PartitionDepthError, SchemaChangedError, TableSeenError, TopicChangedError
+from tagstream.streaming.errors import (
+    PartitionDepthError,
+    SchemaChangedError,
+    TableSeenError,
+    TaskFileError,
+    TopicChangedError,
+)
 from tagstream.streaming.job.failure import own_errors
 from tagstream.streaming.job.schema_match import columns_left_null, evolution_rules, given_name, stream_schema
 from tagstream.streaming.job.sink import BatchSink
@@ -139,6 +145,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.2, 30.0
 _RESTARTED = (
     IndexDamagedError, MissingSliceError, OverlapError, ForeignCommitError, InstantConflictError, PendingClusteringError,
     PartitionDepthError, SchemaChangedError, TopicChangedError, TableSeenError, LockLostError, FileGoneError,
+    TaskFileError,
 )  # fmt: skip
 
 
@@ -196,6 +203,8 @@ def restart_after(error: Exception, sink: BatchSink, before: Restart | None) -> 
         return None
     count = 1 if before is None else before.count + 1
     if name == FileGoneError.__name__ and (count > _MOST_GONE or not sink.has_other_writers):
+        return None
+    if name == TaskFileError.__name__ and count > _MOST_GONE:
         return None
     clustering = sink.failure.instant if isinstance(sink.failure, PendingClusteringError) else None
     return Restart(texts[name] or str(error), rebuild, count, doubt, clustering, name)

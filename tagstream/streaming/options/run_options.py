@@ -53,6 +53,13 @@ class RunOptions:
         default=False,
         flag="--dry-run",
     )
+    task_files: bool = option(
+        "tagstream.task.files",
+        Kind.BOOL,
+        "With a local Spark master: rows stay in files of the tasks below `index.local.dir` until the next step has read "
+        "them, and only their places go through Spark's shuffle.",
+        default=True,
+    )
     min_sync_interval_seconds: int = option(
         "--min-sync-interval-seconds",
         Kind.INT,

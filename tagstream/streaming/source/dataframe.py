@@ -23,6 +23,7 @@ from tagstream.streaming.source.decode.typed_rows import with_row
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.packed import ROWS_PER_BATCH
 from tagstream.streaming.source.source import PartitionDepth, in_blocks, pack_by_group
+from tagstream.streaming.source.task_files import TaskFiles, task_file
 from tagstream.table.errors import ConfigError
 
 _SETTINGS = (
@@ -55,16 +56,24 @@ def keyed_rows(
     partition_depth: PartitionDepth,
     *,
     headers: bool = False,
+    exchange: TaskFiles | None = None,
 ) -> DataFrame:
     """The rows packed by key group, in the form of ``streaming.source.source.keyed_records``.
 
-    ``headers``: add the column of headers, all null, because it is combined with Kafka records that have it.
+    ``headers``: add the column of headers, all null, because it is combined with Kafka records that have it. ``exchange``:
+    where the packed rows stay; None: they go through the shuffle.
     """
-    return rows.mapInArrow(make_row_function(spec, labels, partition_depth, headers=headers), "kg int, rows binary")
+    keys = make_row_function(spec, labels, partition_depth, headers=headers, exchange=exchange)
+    return rows.mapInArrow(keys, "kg int, rows binary")
 
 
 def make_row_function(
-    spec: DecodeSpec, labels: tuple[int, ...], partition_depth: PartitionDepth, *, headers: bool = False
+    spec: DecodeSpec,
+    labels: tuple[int, ...],
+    partition_depth: PartitionDepth,
+    *,
+    headers: bool = False,
+    exchange: TaskFiles | None = None,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the ``mapInArrow`` function that makes keys of typed rows."""
 
@@ -74,14 +83,15 @@ def make_row_function(
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
         first = 0
-        for block in in_blocks(batches):
-            for batch in block.combine_chunks().to_batches():
-                raw = with_row(batch, first, task, spec.format.delete_field)
-                first += batch.num_rows
-                keyed = pa.Table.from_batches([decoder.keys(raw, depth)])
-                if headers:
-                    keyed = keyed.append_column(HEADERS, pa.nulls(keyed.num_rows, pa.string()))
-                yield pack_by_group(keyed, labels)
+        with task_file(exchange, "rows") as file:
+            for block in in_blocks(batches):
+                for batch in block.combine_chunks().to_batches():
+                    raw = with_row(batch, first, task, spec.format.delete_field)
+                    first += batch.num_rows
+                    keyed = pa.Table.from_batches([decoder.keys(raw, depth)])
+                    if headers:
+                        keyed = keyed.append_column(HEADERS, pa.nulls(keyed.num_rows, pa.string()))
+                    yield pack_by_group(keyed, labels, file)
 
     return keys
 

@@ -2,7 +2,8 @@
 record.
 
 Between two Python steps, Spark would convert each record to a row of its format and back, and the stateful operator
-also uses pandas. A packed table passes through all of this as one value, and is read again without a copy.
+also uses pandas. A packed table passes through all of this as one value, and is read again without a copy. On one host
+only its place passes (``task_files``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.streaming.source.task_files import TaskFile, is_place, read_place
 from tagstream.table import chunks
 from tagstream.table.chunks import flat
 
@@ -27,10 +29,15 @@ PACKED_BYTES = 512 << 10
 Codes = npt.NDArray[np.int64]
 
 
-def pack(rows: pa.Table) -> Iterator[bytes]:
-    """The rows as Arrow streams of about ``PACKED_BYTES`` each; nothing for no rows."""
+def pack(rows: pa.Table, file: TaskFile | None = None) -> Iterator[bytes]:
+    """The rows as Arrow streams of about ``PACKED_BYTES`` each; nothing for no rows. With a ``file`` they are written to
+    it, and the only value is their place.
+    """
     count = rows.num_rows
     if not count:
+        return
+    if file is not None:
+        yield file.keep(rows)
         return
     step = max(1, count // (rows.nbytes // PACKED_BYTES + 1))
     for start in range(0, count, step):
@@ -58,9 +65,14 @@ def empty_rows(value: bytes) -> int:
 def unpack(packed: Iterable[bytes | pa.Buffer | None]) -> pa.Table:
     """All rows, in one chunk unless they are larger than a chunk may be (``table.chunks``). None values are skipped.
 
-    ValueError when there are no values, since the columns are unknown then.
+    ValueError when there are no values, since the columns are unknown then. TaskFileError when rows that stayed in a
+    task's file are gone.
     """
-    tables = [pa.ipc.open_stream(value).read_all() for value in packed if value is not None]
+    tables = [
+        read_place(value) if is_place(value) else pa.ipc.open_stream(value).read_all()
+        for value in packed
+        if value is not None
+    ]
     if not tables:
         raise ValueError("no packed value to unpack: check for that before the call")
     return chunks.combined(tables)

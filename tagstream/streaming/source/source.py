@@ -36,6 +36,7 @@ from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.file_reader import RAW_SCHEMA, FilesSpec, plan_rows, planned_lines
 from tagstream.streaming.source.kafka_topic import events_a_batch
 from tagstream.streaming.source.packed import empty_rows, pack, split
+from tagstream.streaming.source.task_files import TaskFile, TaskFiles, task_file
 from tagstream.table.chunks import flat
 from tagstream.table.storage.storage import Storage, create
 
@@ -245,13 +246,16 @@ def keyed_records(
     partition_depth: PartitionDepth,
     files: FilesSpec | None = None,
     notes: SchemaNotes | None = None,
+    exchange: TaskFiles | None = None,
 ) -> DataFrame:
     """The decoded records, good and bad, packed by key group: ``kg`` (its label) and ``rows`` (``KeyDecoder.keys``).
 
     The group is crc32 of the key modulo the number of groups. Bad and skipped records, which have no key, are
-    distributed by position. ``notes``: where tasks write schemas of records that change the table's.
+    distributed by position. ``notes``: where tasks write schemas of records that change the table's. ``exchange``: where
+    the packed rows stay; None: they go through the shuffle.
     """
-    return raw.mapInArrow(make_key_function(spec, labels, partition_depth, files, notes), "kg int, rows binary")
+    keys = make_key_function(spec, labels, partition_depth, files, notes, exchange)
+    return raw.mapInArrow(keys, "kg int, rows binary")
 
 
 def key_group_label(key: Column, labels: tuple[int, ...]) -> Column:
@@ -266,6 +270,7 @@ def make_key_function(
     partition_depth: PartitionDepth,
     files: FilesSpec | None = None,
     notes: SchemaNotes | None = None,
+    exchange: TaskFiles | None = None,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the ``mapInArrow`` function that decodes records. It also assigns positions to the lines of files.
 
@@ -279,14 +284,15 @@ def make_key_function(
         if notes is not None:
             notes.raise_again()
         depth = partition_depth() if callable(partition_depth) else partition_depth
-        for raw in raw_batches(batches, spec, files):
-            keyed = decoder.keys(raw, depth)
-            table = decoder.first_table()
-            if table is not None:
-                raise TableSeenError(seen_text(table))
-            noticed += [] if decoder.watch is None or notes is None else decoder.watch.take()
-            if not noticed:  # otherwise the batch is processed again
-                yield pack_by_group(pa.Table.from_batches([keyed]), labels)
+        with task_file(exchange, "keys") as file:
+            for raw in raw_batches(batches, spec, files):
+                keyed = decoder.keys(raw, depth)
+                table = decoder.first_table()
+                if table is not None:
+                    raise TableSeenError(seen_text(table))
+                noticed += [] if decoder.watch is None or notes is None else decoder.watch.take()
+                if not noticed:  # otherwise the batch is processed again
+                    yield pack_by_group(pa.Table.from_batches([keyed]), labels, file)
         if notes is not None and noticed:
             notes.leave(noticed)
 
@@ -333,8 +339,8 @@ def in_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(block)
 
 
-def pack_by_group(keyed: pa.Table, labels: tuple[int, ...]) -> pa.RecordBatch:
-    """Keyed records as ``kg`` and ``rows``."""
+def pack_by_group(keyed: pa.Table, labels: tuple[int, ...], file: TaskFile | None = None) -> pa.RecordBatch:
+    """Keyed records as ``kg`` and ``rows``. ``file``: where the rows stay, see ``pack``."""
     truncates = keyed.filter(pa.array((keyed.column("flags").to_numpy() & FLAG_TRUNCATE) != 0))
     keyed = with_images(keyed)
     bad = (keyed.column("flags").to_numpy() & (FLAG_BAD | FLAG_SKIPPED)) != 0
@@ -342,12 +348,12 @@ def pack_by_group(keyed: pa.Table, labels: tuple[int, ...]) -> pa.RecordBatch:
     groups[bad] = keyed.column("pos_lo").to_numpy()[bad] % len(labels)
     packed: list[tuple[int, bytes | None]] = []
     for group, mine in split(keyed, groups):
-        for value in pack(mine):
+        for value in pack(mine, file):
             packed += [(labels[group], value), *[(labels[group], None)] * empty_rows(value)]
     if truncates.num_rows:  # a truncate is for the whole table, so every key group gets it
         i = truncates.schema.get_field_index("flags")
         told = truncates.set_column(i, "flags", pa.array(np.full(truncates.num_rows, FLAG_TRUNCATE, np.int8)))
-        packed += [(label, value) for value in pack(told) for label in labels]
+        packed += [(label, value) for value in pack(told, file) for label in labels]
     return pa.RecordBatch.from_arrays(
         [pa.array([label for label, _ in packed], pa.int32()), pa.array([value for _, value in packed], pa.binary())],
         names=["kg", "rows"],

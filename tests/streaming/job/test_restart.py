@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tagstream.state.errors import IndexDamagedError
-from tagstream.streaming.errors import BadRecordsError
+from tagstream.streaming.errors import BadRecordsError, TaskFileError
 from tagstream.streaming.job.restart import Restart, restart_after
 from tagstream.table.errors import ForeignCommitError, InstantConflictError, PendingClusteringError
 
@@ -58,3 +58,12 @@ def test_a_rebuilt_index_that_is_damaged_again_is_final() -> None:
 
 def test_other_errors_are_final() -> None:
     assert after(BadRecordsError("bad")) is None
+
+
+def test_files_of_tasks_that_are_gone_again_and_again_are_final() -> None:
+    """Another program cleans the folder: a person must move it."""
+    restart = None
+    for _ in range(5):
+        restart = after(TaskFileError("file: gone"), restart)
+        assert restart is not None
+    assert after(TaskFileError("file: gone"), restart) is None
