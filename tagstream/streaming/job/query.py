@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupStateTimeout
 
+from tagstream.state.scratch import make_private
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.located import LOCATED_SQL
 from tagstream.streaming.batch.spark_checkpoint import newest_batch, read_up_to
@@ -99,7 +100,10 @@ def _exchange(spark: SparkSession, job: JobContext) -> TaskFiles | None:
     files = TaskFiles.below(job.layout.local_dir)
     files.clear()  # of a run that was killed
     is_here = (spark.sparkContext.master or "").partition("[")[0] == "local"  # the JVM of all tasks is the driver's
-    return files if is_here and job.env.index is None and job.options.run.task_files else None
+    if not is_here or job.env.index is not None or not job.options.run.task_files:
+        return None
+    make_private(job.layout)
+    return files
 
 
 def _depth(job: JobContext) -> PartitionDepth:

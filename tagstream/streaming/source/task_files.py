@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ def task_file(files: TaskFiles | None, name: str) -> Iterator[TaskFile | None]:
 
 
 class TaskFile:
-    """The file of one attempt of a task. It is made with the first rows."""
+    """The file of one attempt of a task. It is made with the first rows, in a folder for this user only."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -80,7 +81,7 @@ class TaskFile:
     def keep(self, rows: pa.Table) -> bytes:
         """Append rows and return their place. OSError when the disk is full."""
         if self._out is None:
-            os.makedirs(os.path.dirname(self._path), exist_ok=True)
+            os.makedirs(os.path.dirname(self._path), mode=stat.S_IRWXU, exist_ok=True)
             self._out = pa.OSFile(self._path, "wb")
         out = self._out
         out.write(bytes(-out.tell() % _ALIGNMENT))

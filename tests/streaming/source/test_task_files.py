@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ def test_rows_come_back_as_they_were(tmp_path: Path) -> None:
     assert found.equals(unpack(places))
     assert found.equals(pa.concat_tables([ROWS.slice(start, 200) for start in (0, 10, 700)]).combine_chunks())
     assert all(map(is_place, places))
+    assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == stat.S_IRWXU
     assert list(map(empty_rows, places)) == [0, 0, 0]
     (tmp_path / "a" / "b").unlink()
     assert found.column("n")[0].as_py() == 0, "what was read stays"
