@@ -22,6 +22,7 @@ from tagstream.state.rocks_store import RocksStore, alone
 from tagstream.state.tag_group import tag_key_group
 from tagstream.table.storage.posix import PosixStorage
 from tests.state.tagging import LABEL, Event, FakeTable, make_batch, make_profile
+from tests.support.process import in_thread
 
 DAY, HOUR = 86_400, 3_600
 
@@ -240,7 +241,6 @@ while True:
 @pytest.mark.parametrize("kind", ["another process", "a thread"])
 def test_stores_are_opened_while_somebody_removes_them_all_the_time(layout: StateLayout, kind: str) -> None:
     """The key group was elsewhere for two days before each batch: its store is found, or built from the checkpoint."""
-    events = [[Event(f"k{i}", f"p{(i + batch) % 5}", batch) for i in range(20)] for batch in range(30)]
     before = opened(layout, LABEL).stat().st_mtime - DAY
     ended, removed = threading.Event(), list[str]()
 
@@ -248,16 +248,21 @@ def test_stores_are_opened_while_somebody_removes_them_all_the_time(layout: Stat
         while not ended.is_set():
             removed.extend(remove_unopened(layout.local_dir, before))
 
+    process = None
     if kind == "a thread":
-        thread = threading.Thread(target=remove)
-        thread.start()
+        thread = in_thread(remove)
     else:
         command = [sys.executable, "-c", REMOVER, layout.local_dir, str(before)]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        lines = process.stdout
+        assert lines is not None and lines.readline() == "ready\n"
+        thread = in_thread(lambda: removed.extend(lines))
     pointer, table = None, FakeTable()
     try:
-        for batch_id, some in enumerate(events):
+        for batch_id in range(3_000):
+            if batch_id >= 30 and len(removed) > 3:
+                break  # a slow machine takes more batches until so many were removed
+            some = [Event(f"k{i}", f"p{(i + batch_id) % 5}", batch_id) for i in range(20)]
             with suppress(FileNotFoundError):  # on its way out
                 age(layout.group_dir(LABEL), 2 * DAY)
             batch = make_batch(some, layout)
@@ -266,11 +271,12 @@ def test_stores_are_opened_while_somebody_removes_them_all_the_time(layout: Stat
             table.apply(result)
     finally:
         ended.set()
-        if kind == "a thread":
-            thread.join()
-        else:
+        if process is not None:
             process.kill()
-            removed += process.communicate()[0].split()
+            process.wait()
+        thread.join()
+        if process is not None and process.stdout is not None:
+            process.stdout.close()
     assert len(removed) > 3
     assert len(table.rows) == 20
     assert pointer is not None

@@ -150,12 +150,13 @@ class RestorePlan:
     """A planned restore.
 
     ``savepoint``: the write to restore. ``instants``: the writes to undo, newest first. ``metadata``: the partitions of
-    the metadata table, which is dropped.
+    the metadata table, which is dropped. ``kept``: paths of the savepoint's files.
     """
 
     savepoint: str
     instants: tuple[Instant, ...]
     metadata: tuple[str, ...]
+    kept: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,8 @@ def plan_restore(table: HoodieTable, savepoint: str) -> RestorePlan:
             "the active timeline does not have, or to another table version. Nothing was changed; no restore can use the "
             "savepoint: delete it"
         )
-    return RestorePlan(savepoint, undone, table.config.metadata_partitions)
+    kept = frozenset(join(p, name) for p, names in known[savepoint].files.items() for name in names)
+    return RestorePlan(savepoint, undone, table.config.metadata_partitions, kept)
 
 
 def restore(
@@ -241,7 +243,7 @@ def restore(
     deleted: list[str] = []
     for write in plan.instants:
         check()
-        files, outcome = _undo(table, write, fresh(), undone)
+        files, outcome = _undo(table, write, fresh(), undone, plan.kept)
         deleted += files
         done[write.time] = [outcome]
         reach(Step.RESTORE_UNDONE)
@@ -285,9 +287,11 @@ def _check_archive(table: HoodieTable, savepoint: str) -> None:
         )
 
 
-def _undo(table: HoodieTable, instant: Instant, time: str, undone: set[str]) -> tuple[tuple[str, ...], dict[str, Any]]:
+def _undo(
+    table: HoodieTable, instant: Instant, time: str, undone: set[str], kept: frozenset[str]
+) -> tuple[tuple[str, ...], dict[str, Any]]:
     """Undo one instant; returns (paths of deleted files, HoodieRollbackMetadata). It can be repeated after a crash."""
-    requests = _requests(table, instant, undone)
+    requests = _requests(table, instant, undone, kept)
     if not instant.is_completed:
         unstage(table, instant.time, instant.action)
     deleted, blocks = apply_requests(table, requests, instant.time, time)
@@ -302,9 +306,9 @@ def _undo(table: HoodieTable, instant: Instant, time: str, undone: set[str]) -> 
     return files, rollback_record(table, instant, time, requests, deleted, blocks)
 
 
-def _requests(table: HoodieTable, instant: Instant, undone: set[str]) -> list[RollbackRequest]:
+def _requests(table: HoodieTable, instant: Instant, undone: set[str], kept: frozenset[str]) -> list[RollbackRequest]:
     if instant.is_completed:
-        return undo_requests(table, table.timeline().metadata(table.storage, instant), undone)
+        return undo_requests(table, table.timeline().metadata(table.storage, instant), undone, kept)
     return plan_rollback(table, instant)
 
 

@@ -12,20 +12,21 @@ commit.
 
 A completed write's files come from its commit (``undo_requests``), without a listing. Base files are deleted. From
 version 8 on log files are deleted, too. Up to version 7 a log file gets a rollback block after it, because a slice's
-log has blocks of many writes. A log file is deleted if its whole slice is rolled back.
+log has blocks of many writes. A log file is deleted if its whole slice is rolled back. So are the other log files of a
+slice whose base file is rolled back: they have only rollback blocks, and readers would take them for the newest slice.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tagstream.table.errors import CorruptFileError, InstantConflictError, UnsupportedTableError
 from tagstream.table.file_group.log_file import scan_log_file
 from tagstream.table.file_group.log_format import rollback_block
-from tagstream.table.file_group.names import join, log_file_name, parse_log_file_name
+from tagstream.table.file_group.names import join, log_file_name, parse_base_file_name, parse_log_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.failed_writes import RollbackRequest, plan_record, plan_rollback, requests_of
 from tagstream.table.services.metadata_changes import forget_in_metadata_table
@@ -287,9 +288,11 @@ def _write_rollback_block(table: HoodieTable, request: RollbackRequest, failed: 
     return rel
 
 
-def undo_requests(table: HoodieTable, metadata: CommitMetadata, undone: Collection[str]) -> list[RollbackRequest]:
+def undo_requests(
+    table: HoodieTable, metadata: CommitMetadata, undone: Collection[str], kept: Collection[str] = ()
+) -> list[RollbackRequest]:
     """The steps for a write with this metadata; ``undone``: the times of all writes that are rolled back, including
-    this one."""
+    this one. ``kept``: paths that must stay."""
     found: dict[tuple[str, ...], RollbackRequest] = {}
     for stat in sorted(metadata.all_stats(), key=lambda stat: stat.path):
         log = parse_log_file_name(stat.file_name)
@@ -300,4 +303,23 @@ def undo_requests(table: HoodieTable, metadata: CommitMetadata, undone: Collecti
         elif table.storage.exists(path):
             blocks = ((path, table.storage.size(path)),)
             found[(path,)] = RollbackRequest(partition, stat.file_id, base, log_blocks=blocks)
+    for request in _logs_of_slices(table, metadata):
+        if request.files[0] not in kept:
+            found.setdefault(request.files, request)
     return list(found.values())
+
+
+def _logs_of_slices(table: HoodieTable, metadata: CommitMetadata) -> Iterator[RollbackRequest]:
+    """Up to version 7: the log files of the slices whose base files this write made, each with a request to delete it."""
+    if table.config.names_logs_by_commit or not table.config.is_merge_on_read:
+        return
+    slices: dict[str, set[tuple[str, str]]] = {}
+    for stat in metadata.all_stats():
+        base = parse_base_file_name(stat.file_name)
+        if base is not None:
+            slices.setdefault(stat.partition_path, set()).add((base.file_id, base.instant))
+    for partition, own in sorted(slices.items()):
+        for name in sorted(table.storage.names(partition)):
+            log = parse_log_file_name(name)
+            if log is not None and (log.file_id, log.base_instant) in own:
+                yield RollbackRequest(partition, log.file_id, log.base_instant, files=(join(partition, name),))

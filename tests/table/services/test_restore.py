@@ -139,6 +139,29 @@ def test_a_restore_brings_the_rows_of_then(kind: str, tmp_path: Path) -> None:
     good(writer.table, live(writer))
 
 
+def test_a_slice_of_rollback_blocks_alone_does_not_stay(tmp_path: Path) -> None:
+    """A write after a compaction was rolled back, then the compaction is undone, too.
+
+    Once its instant is older than the active timeline, readers would take the slice for the newest one.
+    """
+    writer = Writer.without_metadata(tmp_path, MERGE_ON_READ)
+    rounds(writer, 2, keys=8)
+    time = create_savepoint(writer.table, None, "", "", clock()).time
+    wanted, kept = live(writer), state(writer)
+    writer.now_ms += 7_200_000
+    rounds(writer, 1, keys=8)
+    compaction = plan_compaction(writer)(None)
+    newest = writer.write([row(1, "p1", 9), row(2, "p2", 9)])
+    rollback_completed(writer.table, newest, clock(writer.now_ms))
+    restore(writer.table, time, clock(writer.now_ms))
+    good(writer.table, wanted)
+    assert not [name for names in data_files(writer.table).values() for name in names if compaction in name]
+    writer.live, writer.where = kept
+    writer.now_ms += 10_000
+    rounds(writer, 1, keys=8)
+    good(writer.table, live(writer))
+
+
 @pytest.mark.extended(
     "every change of the store is the last one, for more kinds of tables",
     first=("v6-COPY_ON_WRITE", "v9-MERGE_ON_READ"),
