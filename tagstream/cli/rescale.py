@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 
 from tagstream.bootstrap.plan import plan_bootstrap
 from tagstream.cli.command import Clock, Command, add_checkpoint, add_new_checkpoint, add_table, size
@@ -123,6 +124,7 @@ def run_import(arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> i
     to, what = arguments.to_checkpoint_dir, "tagstream index import"
     with holding_lease(table, clock_ms, "index import") as lease, _new_checkpoint(table, to, what) as new:
         plan = plan_bootstrap(table)
+        _refuse_undone(table, plan.timeline, info.instant, path)
         groups = arguments.key_groups or info.key_groups
         new.create(info, groups, arguments.shuffle_partitions or info.shuffle_partitions)
         spiller = RecordSpiller(new.layout, len(new.labels), new.spills)
@@ -145,6 +147,22 @@ def run_import(arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> i
         new.publish(lease, plan.timeline)
     _report(out, new, loaded, (clock_ms() - begun) / 1000)
     return 0
+
+
+def _refuse_undone(table: HoodieTable, timeline: Timeline, instant: str | None, path: str) -> None:
+    """AdminError when the newest batch of an exported index was undone: then the index has ordering values of records that
+    the stream will read again, and would take them for late ones."""
+    if instant is None or any(i.time == instant for i in timeline.completed_writes):
+        return
+    if timeline.is_archived(instant):
+        written = takewhile(lambda action: action.time >= instant, table.archived_writes())  # newest first
+        if any(action.time == instant for action in written):
+            return
+    raise AdminError(
+        f"{path} has the index as of commit {instant}, which table {table.base_path} does not have: it was rolled back, or "
+        "the table was restored to an earlier state. Run the stream on the old checkpoint once, which corrects its index, "
+        "then export again"
+    )
 
 
 def _report(out: Output, new: _NewCheckpoint, loaded: IndexLoadMarker, seconds: float) -> None:

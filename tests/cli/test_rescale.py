@@ -245,6 +245,19 @@ def test_a_checkpoint_of_another_query(case: StreamCase, tmp_path: Path, capsys:
     assert "has no commit of the query of checkpoint" in fails(arguments(mine, new), new, capsys)
 
 
+def test_an_index_whose_newest_batch_was_undone_is_not_imported(
+    case: StreamCase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its ordering values are those of records that the stream will read again."""
+    mine, new, file = copied(case, tmp_path / "job"), tmp_path / "new", tmp_path / "index.parquet"
+    exported(mine.checkpoint, file)
+    instant = max(timeline_of(mine.table).glob("*.commit")).stem.split("_")[0]
+    run("table", "rollback", "--target-base-path", mine.table, "--instant", instant, "--yes")
+    argv = ["index", "import", "--from", str(file), "--target-base-path", str(mine.table)]
+    said = fails([*argv, "--to-checkpoint-dir", str(new)], new, capsys)
+    assert f"as of commit {instant}, which table {mine.table} does not have: it was rolled back" in said
+
+
 def test_what_is_imported_must_be_an_index_of_the_table(
     case: StreamCase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
