@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -106,16 +107,17 @@ def test_rows_between_two_steps(tmp_path: Path, spark: SparkSession, files: str)
 def test_files_of_tasks_that_another_program_removes(tmp_path: Path, spark: SparkSession) -> None:
     """The query starts again, and the batch is there once."""
     case, removed = StreamCase(tmp_path, spark, "MERGE_ON_READ"), list[Path]()
-    events = list(ev.generate(PER_FILE, seed=6))
-    ev.write_files(events, case.source, PER_FILE)
+    events = list(ev.generate(8 * PER_FILE, seed=6))
+    ev.write_files(events, case.source, PER_FILE)  # several batches: in one of them the thread finds a file
     ended = threading.Event()
 
     def remove() -> None:
         while not removed and not ended.is_set():
-            for path in tmp_path.rglob("exchange/*/tag-*"):
-                shutil.rmtree(path.parent, ignore_errors=True)
-                removed.append(path)
-                return
+            with suppress(FileNotFoundError):  # a folder that is removed while it is looked at
+                for path in tmp_path.rglob("exchange/*/tag-*"):
+                    shutil.rmtree(path.parent, ignore_errors=True)
+                    removed.append(path)
+                    break
 
     thread = in_thread(remove)
     try:
