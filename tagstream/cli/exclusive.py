@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
-import uuid
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -18,8 +16,8 @@ from tagstream.cli.command import Clock
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.cli import entries_of
 from tagstream.streaming.options.options import lock_of
-from tagstream.table.locks.lock import Surroundings, TableLock
-from tagstream.table.locks.opened import open_lock
+from tagstream.table.locks.lock import TableLock
+from tagstream.table.locks.opened import open_table_lock
 from tagstream.table.locks.options import LockOptions
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 
@@ -71,10 +69,12 @@ def command_lock(table: HoodieTable, arguments: argparse.Namespace, clock_ms: Cl
     """The lock that the properties name, for the other writers of the table; one for this process if they name none."""
     props = arguments.props or []
     options: LockOptions = lock_of(entries_of([props] if isinstance(props, str) else props, arguments.hoodie_conf))
-    around = Surroundings(
-        writer=f"tagstream {label} on {socket.gethostname()}, process {os.getpid()}",
-        new_id=lambda: str(uuid.uuid4()),
+    return open_table_lock(
+        options,
+        table.config.name,
+        arguments.target_base_path,
+        table.storage,
+        who=f"tagstream {label}",
+        clock_ms=clock_ms,
         env=os.environ,
-        wall_ms=clock_ms,
     )
-    return TableLock(open_lock(options, table.config.name, arguments.target_base_path, table.storage, around), options)

@@ -355,7 +355,7 @@ def installed(engine: Engine, processes: Processes, clock_ms: Callable[[], int])
         put("tagstream.streaming.lease_keeper.Renewals", QuietRenewals)
         put("tagstream.streaming.lease_keeper._held", set())  # of this simulated process
         put(
-            f"{job.removesuffix('.job')}.table_match.open_lock",
+            "tagstream.table.locks.opened.open_lock",
             lambda asked, *_: asked.provider and SimulatedLock(processes, engine.lock),
         )
         put(f"{job}.start_query", lambda session, context, sink, *_: Query(engine, session, context, sink))

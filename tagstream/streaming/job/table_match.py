@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import socket
-import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -23,8 +21,8 @@ from tagstream.streaming.options.options import Options
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError
 from tagstream.table.keys.generators import GENERATORS
 from tagstream.table.keys.time_partition import PREFIX, TimePartition
-from tagstream.table.locks.lock import Surroundings, TableLock
-from tagstream.table.locks.opened import open_lock
+from tagstream.table.locks.lock import TableLock
+from tagstream.table.locks.opened import open_table_lock
 from tagstream.table.meta_client.hoodie_table import HoodieTable, check_new
 from tagstream.table.meta_client.properties import (
     CHECKSUM_KEY,
@@ -321,11 +319,12 @@ def table_lock(
 
     Nothing is connected yet. ConfigError for a missing package, or a provider that does not fit the table's storage.
     """
-    around = Surroundings(
-        writer=f"stream {options.stream_id} on {socket.gethostname()}, process {os.getpid()}",
-        new_id=lambda: str(uuid.uuid4()),
+    return open_table_lock(
+        options.lock,
+        table.config.name,
+        options.table.base_path,
+        table.storage,
+        who=f"stream {options.stream_id}",
+        clock_ms=clock_ms,
         env=env,
-        wall_ms=clock_ms,
     )
-    lock = open_lock(options.lock, table.config.name, options.table.base_path, table.storage, around)
-    return TableLock(lock, options.lock)

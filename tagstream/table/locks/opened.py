@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
+import uuid
+from collections.abc import Callable, Mapping
 
 import xxhash
 
 from tagstream.table.errors import DRIVER, ConfigError, missing_package
 from tagstream.table.locks.file_system import FileSystemLock
 from tagstream.table.locks.in_process import InProcessLock
-from tagstream.table.locks.lock import Lock, Surroundings
+from tagstream.table.locks.lock import Lock, Surroundings, TableLock
 from tagstream.table.locks.options import (
     DYNAMODB,
     DYNAMODB_IMPLICIT,
@@ -55,6 +59,30 @@ def open_lock(
     else:
         path = f"/tmp/{path_hash(base_path)}/{_IMPLICIT_KEY}"
     return _zookeeper(options, path, surroundings)
+
+
+def open_table_lock(
+    options: LockOptions,
+    table_name: str,
+    base_path: str,
+    storage: Storage,
+    *,
+    who: str,
+    clock_ms: Callable[[], int],
+    env: Mapping[str, str],
+) -> TableLock:
+    """The lock of a table for this process; one for its threads alone where the options name none.
+
+    ``who``: the stream or command, for other writers that wait for it. The other arguments and errors: see
+    :func:`open_lock`.
+    """
+    around = Surroundings(
+        writer=f"{who} on {socket.gethostname()}, process {os.getpid()}",
+        new_id=lambda: str(uuid.uuid4()),
+        env=env,
+        wall_ms=clock_ms,
+    )
+    return TableLock(open_lock(options, table_name, base_path, storage, around), options)
 
 
 def path_hash(base_path: str) -> str:
