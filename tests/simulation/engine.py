@@ -352,7 +352,7 @@ def installed(engine: Engine, processes: Processes, clock_ms: Callable[[], int])
         stack.enter_context(patch.dict(OPENERS, {"file": open_local}))
         put(f"{lease}.LeaseOwner.this_process", staticmethod(processes.owner))
         put(f"{lease}._process_start", processes.start_of)
-        put("tagstream.streaming.lease_keeper.Renewals", QuietRenewals)
+        put("tagstream.streaming.lease_keeper.Renewals", lambda _s, renew, _name="": QuietRenewals(processes, renew))
         put("tagstream.streaming.lease_keeper._held", set())  # of this simulated process
         put(
             "tagstream.table.locks.opened.open_lock",

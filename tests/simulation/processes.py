@@ -95,6 +95,12 @@ class Processes:
         self._running: list[Process] = []
         self._living: set[int] = set()
         self._next = FIRST_PID
+        self.renewals: list[QuietRenewals] = []
+
+    def renew(self) -> None:
+        """The process that runs renews its leases."""
+        for each in list(self.renewals):
+            each.renew()
 
     @contextmanager
     def process(self, **plan: object) -> Iterator[Process]:
@@ -108,6 +114,7 @@ class Processes:
         finally:
             self._running.remove(process)
             self._living.discard(process.pid)
+            self.renewals = [each for each in self.renewals if each.process is not process]
 
     def stamp(self, path: str, *, above: str) -> None:
         """Give a file that was written or deleted, and the folders over it up to ``above``, the time of the simulated clock;
@@ -212,11 +219,22 @@ class SimulatedStorage(PosixStorage):
 
 
 class QuietRenewals:
-    """No thread renews a lease: the clock of a simulation stands still while nothing happens."""
+    """No thread renews a lease: the clock of a simulation stands still while nothing happens. A process that waits renews
+    its leases (``Processes.renew``), as its threads would."""
 
-    def __init__(self, *_: object) -> None: ...
+    def __init__(self, processes: Processes, renew: Callable[[], bool]) -> None:
+        self._processes, self._renew = processes, renew
+        self.process = processes.current
+        processes.renewals.append(self)
 
-    def end(self) -> None: ...
+    def renew(self) -> None:
+        """Renew the lease, if it is one of the process that runs now."""
+        if self.process is self._processes.current and not self._renew():
+            self.end()
+
+    def end(self) -> None:
+        if self in self._processes.renewals:
+            self._processes.renewals.remove(self)
 
 
 class SimulatedLock:

@@ -62,6 +62,7 @@ class Waits(StopFlag):
 
     def wait(self, seconds: float) -> bool:
         self._world.now_ms += max(5000, int(seconds * 1000))  # in larger steps: what it waits for is minutes away
+        self._world.processes.renew()
         return False
 
 
