@@ -54,6 +54,10 @@ LOCAL: dict[str, tuple[str, str]] = {
         "Path.is_dir Path.is_file Path.mkdir Path.read_bytes Path.write_bytes shutil tempfile",
         "Kafka's jars",
     ),
+    "streaming/source/task_files.py": (
+        "OSFile memory_map os.makedirs shutil",
+        "rows between two steps, on the disk of the host of all tasks",
+    ),
     "streaming/source/source_checks.py": (
         "os.access os.path.exists os.path.isdir",
         "the source's folder, which Spark reads",
