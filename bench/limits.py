@@ -34,7 +34,8 @@ from bench.inputs.kafka_feed import TopicFeed, keyed_lines
 from bench.inputs.lines import append_lines
 from bench.tag_step import batches, make_batch, profile_of
 from tagstream.state.durable_files import Pointer
-from tagstream.state.layout import StateLayout, balanced_labels, key_groups
+from tagstream.state.key_crc import state_key_groups
+from tagstream.state.layout import StateLayout, balanced_labels
 from tagstream.state.local_store import open_at
 from tagstream.state.tag_group import tag_key_group
 from tagstream.streaming.job.session import start_session
@@ -108,7 +109,7 @@ def multi_get(folder: Path, keys: int, records: int, groups: int, runs: int) -> 
 
 
 def _by_group(numbers: np.ndarray, labels: tuple[int, ...]) -> Iterator[tuple[int, np.ndarray]]:
-    groups = key_groups([b"k%07d" % i for i in numbers.tolist()], len(labels))
+    groups = state_key_groups(pa.array([b"\0k%07d" % i for i in numbers.tolist()], pa.binary()), len(labels))
     yield from ((label, numbers[groups == index]) for index, label in enumerate(labels))
 
 

@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 
 from bench.inputs.lines import append_lines
 from tagstream.state.durable_files import Pointer
-from tagstream.state.layout import StateLayout, balanced_labels, key_groups
+from tagstream.state.key_crc import state_key_groups
+from tagstream.state.layout import StateLayout, balanced_labels
 from tagstream.state.local_store import open_at
 from tagstream.state.tag_batch import TagBatch
 from tagstream.state.tag_group import tag_key_group
@@ -153,7 +155,7 @@ def _tag_all(
     figures: Figures,
     profiler: cProfile.Profile | None = None,
 ) -> None:
-    groups = key_groups([b"k%07d" % i for i in numbers.tolist()], len(labels))
+    groups = state_key_groups(pa.array([b"\0k%07d" % i for i in numbers.tolist()], pa.binary()), len(labels))
     profile = profile_of(batch_id, labels)
     for index, label in enumerate(labels):
         mine = groups == index

@@ -37,7 +37,7 @@ from tagstream.table.errors import CorruptFileError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import create
 from tagstream.table.timeline.commit_metadata import CommitMetadata
-from tagstream.table.timeline.operation import COMPACTIONS, INSERTS
+from tagstream.table.timeline.operation import INSERTS
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
 
 # Operations that only add keys to the file groups they touch. A compaction changes no key at all and is skipped.
@@ -96,7 +96,7 @@ def plan_catch_up(table: HoodieTable, instants: Sequence[str], partition_regex: 
     groups: set[FileGroupId] = set()
     removals = False
     for metadata in _metadata_of(table, timeline, instants):
-        if metadata.operation in COMPACTIONS or metadata.compacted:
+        if metadata.is_compaction:
             continue
         removals = removals or metadata.operation not in INSERTS or bool(metadata.replaced)
         groups.update((stat.partition_path, stat.file_id) for stat in metadata.all_stats())

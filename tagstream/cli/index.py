@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from tagstream.cli.command import Clock, Command, add_checkpoint
-from tagstream.cli.index_reader import Entries, existing_checkpoint, key_groups_of, open_index, state_keys
+from tagstream.cli.index_reader import Entries, existing_checkpoint, open_index, state_keys
 from tagstream.cli.output import Column, Fact, Output
 from tagstream.state import codec
 from tagstream.state.index_view import places_of_records
+from tagstream.state.key_crc import state_key_groups
 from tagstream.table.errors import ConfigError
 
 _GROUPS = (
@@ -39,7 +40,7 @@ def _get(arguments: argparse.Namespace, out: Output, _: Clock) -> int:
                 "name the partition with --partition"
             )
         skeys = state_keys(pa.array([arguments.key]), arguments.partition or "", layout)
-        (group,) = key_groups_of(skeys, len(index.labels)).tolist()
+        (group,) = state_key_groups(skeys, len(index.labels)).tolist()
         label = index.labels[group]
         with index.group(label) as store:
             found, records = codec.decode_some(store.get(skeys.to_pylist()), layout.ordering)

@@ -21,11 +21,12 @@ import pyarrow.compute as pc
 
 from tagstream.bootstrap.report import BootstrapReport
 from tagstream.bootstrap.spill import ScanDone, SpillWriter, read_pieces
-from tagstream.cli.index_reader import EmptiedMark, Entries, key_groups_of
+from tagstream.cli.index_reader import EmptiedMark, Entries
 from tagstream.cli.output import AdminError
 from tagstream.state import codec
 from tagstream.state.codec import NO_LOCATION, TOMBSTONE, Records, sort_keys
 from tagstream.state.index_loads import GroupStart, IndexLoadMarker, complete_index_load, write_start
+from tagstream.state.key_crc import state_key_groups
 from tagstream.state.layout import OrderingKind, StateLayout, has_bytes
 from tagstream.state.rocks_store import META_KEY, RocksStore, SortedFile, write_sorted_file
 from tagstream.state.scratch import make_folder, remove
@@ -54,7 +55,7 @@ class KeyCopies:
         """Those of one of the new key groups."""
         if not self.found:
             return {}
-        there = key_groups_of(pa.array(list(self.found), pa.binary()), groups).tolist()
+        there = state_key_groups(pa.array(list(self.found), pa.binary()), groups).tolist()
         return {skey: places for at, (skey, places) in zip(there, self.found.items(), strict=True) if at == group}
 
 
@@ -141,7 +142,7 @@ class RecordSpiller:
             pa.array(records.minutes),
         ]
         rows = pa.RecordBatch.from_arrays(columns, schema=schema(self._layout.ordering))
-        self._writer.add(rows, key_groups_of(entries.skeys, self._groups))
+        self._writer.add(rows, state_key_groups(entries.skeys, self._groups))
 
     def close(self) -> SpilledRecords:
         """Close the spill file and return its content, to be loaded."""

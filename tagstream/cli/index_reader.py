@@ -22,7 +22,7 @@ from tagstream.state.errors import StateError
 from tagstream.state.implied_deletes import truncate_key
 from tagstream.state.index_loads import IndexLoadMarker, read_marker
 from tagstream.state.index_view import IndexHeads, counts_at, open_view, places_of_records, read_heads, sizes_at
-from tagstream.state.layout import StateLayout, key_groups
+from tagstream.state.layout import StateLayout
 from tagstream.state.rocks_store import RocksStore
 from tagstream.state.scratch import remove, scratch_folder
 from tagstream.state.store_entries import Location, StoreMeta, records_of
@@ -223,11 +223,6 @@ def state_keys(keys: pa.Array, partitions: pa.Array | str, layout: StateLayout) 
         return pc.binary_join_element_wise(pa.scalar(GLOBAL_KEY), keys, pa.scalar(b""))
     paths = pa.scalar(partitions.encode()) if isinstance(partitions, str) else partitions.cast(pa.binary())
     return pc.binary_join_element_wise(pa.scalar(PARTITIONED_KEY), paths, pa.scalar(_NUL), keys, pa.scalar(b""))
-
-
-def key_groups_of(skeys: pa.Array, groups: int) -> npt.NDArray[np.int32]:
-    """Key group of every state key: ``crc32`` of the key without its first byte, modulo ``groups``, as in the stream."""
-    return key_groups(_without_first_byte(skeys).to_numpy(zero_copy_only=False).tolist(), groups)
 
 
 def _without_first_byte(skeys: pa.Array) -> pa.Array:

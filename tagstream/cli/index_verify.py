@@ -26,13 +26,13 @@ from tagstream.cli.index_reader import (
     Index,
     entries_of,
     existing_checkpoint,
-    key_groups_of,
     open_index,
     record_keys,
     state_keys,
 )
 from tagstream.cli.output import Column, Fact, Output
 from tagstream.state.checkpoint import current_query_folder
+from tagstream.state.key_crc import state_key_groups
 from tagstream.state.scratch import scratch_folder
 from tagstream.state.store_entries import Location
 from tagstream.streaming.batch.commit_record import parse
@@ -139,7 +139,7 @@ class Comparison:
                 skeys = state_keys(batch.keys, found.partition_path, layout)
                 place = pa.array(np.full(len(skeys), place_number, np.int32))
                 rows = pa.RecordBatch.from_arrays([skeys, place], schema=_TABLE_SCHEMA)
-                writer.add(rows, key_groups_of(skeys, groups))
+                writer.add(rows, state_key_groups(skeys, groups))
                 self.table_keys += len(skeys)
         return writer.close([])
 

@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal
-
-import numpy as np
-import numpy.typing as npt
 
 from tagstream.table.storage.storage import Storage
 
@@ -82,12 +78,6 @@ _SPARK_HASH_SEED = 42
 def key_group(record_key: bytes, groups: int) -> int:
     """Index of the key group of a UTF-8 record key: CRC-32 modulo `groups`, in Spark `pmod(crc32(k), groups)`."""
     return zlib.crc32(record_key) % groups
-
-
-def key_groups(record_keys: Sequence[bytes], groups: int) -> npt.NDArray[np.int32]:
-    """`key_group` of many keys."""
-    sums = np.fromiter(map(zlib.crc32, record_keys), np.uint32, len(record_keys))
-    return (sums % np.uint32(groups)).astype(np.int32)
 
 
 def _rotl(x: int, r: int) -> int:

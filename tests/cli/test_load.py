@@ -12,12 +12,13 @@ import pytest
 
 from tagstream.cli.index_load import GroupLoader, RecordSpiller, complete
 from tagstream.cli.index_processes import load_groups
-from tagstream.cli.index_reader import Entries, entries_of, key_groups_of, record_keys, state_keys
+from tagstream.cli.index_reader import Entries, entries_of, record_keys, state_keys
 from tagstream.cli.output import AdminError
 from tagstream.state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records
 from tagstream.state.implied_deletes import truncate_key
 from tagstream.state.index_loads import IndexLoadMarker, newest_index_load, starting_pointer
 from tagstream.state.index_view import open_view
+from tagstream.state.key_crc import state_key_groups
 from tagstream.state.layout import OrderingKind, StateLayout, balanced_labels, key_group
 from tagstream.state.rocks_store import RocksStore
 from tagstream.state.snapshot_and_deltas import Change, ingest_change
@@ -176,5 +177,5 @@ def test_state_keys_and_back(tmp_path: Path, global_index: bool) -> None:
     assert back.equals(keys)
     assert found is None if global_index else found.equals(partitions)
     rest = [s[1:] for s in skeys.to_pylist()]
-    assert key_groups_of(skeys, 7).tolist() == [key_group(r, 7) for r in rest]
+    assert state_key_groups(skeys, 7).tolist() == [key_group(r, 7) for r in rest]
     assert state_keys(keys, "p0", layout)[0].as_py() == skeys[0].as_py()

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pyarrow as pa
 import pytest
 
-from tagstream.state.layout import balanced_labels, key_group, key_groups, shuffle_partition, spark_hash_int
+from tagstream.state.key_crc import state_key_groups
+from tagstream.state.layout import balanced_labels, key_group, shuffle_partition, spark_hash_int
 
 # From Spark 4.2: SELECT hash(CAST(x AS INT)).
 SPARK_HASHES = {-500: -1509134283, -1: -1604776387, 0: 933211791, 1: -559580957, 2: 1765031574, 499: -1850302228}
@@ -28,7 +30,9 @@ def test_labels_are_spread_evenly(groups: int, partitions: int) -> None:
 def test_group_is_the_crc_of_the_key() -> None:
     keys = [b"", b"k0000001", "ä".encode()]
     assert key_group(b"k0000001", 1 << 32) == 3208860165  # SELECT crc32('k0000001') in Spark
-    assert key_groups(keys, 7).tolist() == [key_group(k, 7) for k in keys]
+    assert state_key_groups(pa.array([b"\0" + key for key in keys], pa.binary()), 7).tolist() == [
+        key_group(k, 7) for k in keys
+    ]
 
 
 def test_bad_counts_are_refused() -> None:

@@ -33,7 +33,7 @@ from tagstream.table.services.metadata_changes import older_ranges, overlooked_f
 from tagstream.table.steps import Step
 from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
 from tagstream.table.timeline.instant import Instant
-from tagstream.table.timeline.operation import COMPACTIONS, WriteOperationType
+from tagstream.table.timeline.operation import WriteOperationType
 from tagstream.table.timeline.timeline import Timeline
 
 
@@ -63,7 +63,6 @@ def _names(rows: pa.Table, by_partition: bool) -> pa.Array:
 
 
 _MOST_LOOKED_AT = 100  # commits at a start: of a table with none of this stream's
-_SERVICES = frozenset({*COMPACTIONS, WriteOperationType.CLUSTER})
 _WITH_RANGES = (COLUMN_STATS_PARTITION, PARTITION_STATS_PARTITION)
 
 
@@ -98,16 +97,16 @@ class MetadataKeeper:
         """The same after other writers' commits ``new``: their services may have narrowed the ranges of partitions."""
         if PARTITION_STATS_PARTITION not in self.partitions:
             return self
-        services = {i: m for i, m in new.items() if m.compacted or m.operation in _SERVICES}
+        services = {i: m for i, m in new.items() if m.is_compaction or m.operation == WriteOperationType.CLUSTER}
         found = overlooked_files(self.writer.table, timeline, services)
         both = {p: tuple({*found.get(p, ()), *self.overlooked.get(p, ())}) for p in {**self.overlooked, **found}}
         return replace(self, overlooked=both)
 
-    def at_start(self, timeline: Timeline, is_own: Callable[[CommitMetadata], bool]) -> MetadataKeeper:
+    def at_start(self, is_own: Callable[[CommitMetadata], bool]) -> MetadataKeeper:
         """The same after all services since the newest commit for which ``is_own`` is true began."""
         if PARTITION_STATS_PARTITION not in self.partitions:
             return self
-        new: dict[Instant, CommitMetadata] = {}
+        timeline, new = self.writer.table.timeline(), dict[Instant, CommitMetadata]()
         for instant in islice(reversed(timeline.completed_writes), _MOST_LOOKED_AT):
             metadata = timeline.metadata(self.writer.table.storage, instant)
             if is_own(metadata):

@@ -18,7 +18,7 @@ from tagstream.streaming.batch.metadata_keeper import MetadataKeeper
 from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.job.pull_index import start_index
 from tagstream.streaming.recovery.cover import catch_up
-from tagstream.streaming.recovery.foreign_commits import is_of_another_stream, is_service, work_of
+from tagstream.streaming.recovery.foreign_commits import is_of_another_stream, work_of
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
@@ -38,7 +38,7 @@ def follow(
     times = tuple(
         commit.time
         for commit, metadata in commits.items()
-        if not is_service(metadata) and not has_other_keys(job, metadata)
+        if not metadata.is_compaction and not has_other_keys(job, metadata)
     )
     if job.env.index is not None:
         start_index(job, spark)
@@ -54,9 +54,14 @@ def follow(
     job.small_files.reload(job.table.view(timeline), groups)
     if job.metadata is not None:
         overlooked = job.metadata.overlooked
-        opened = MetadataKeeper.open(job.table, job.decode.stored, job.options.metadata.record_index_groups)
+        opened = open_keeper(job)
         job.metadata = opened and replace(opened, overlooked=overlooked).after(timeline, commits)
     return True
+
+
+def open_keeper(job: JobContext) -> MetadataKeeper | None:
+    """The table's metadata table as it is now; None where the table has none."""
+    return MetadataKeeper.open(job.table, job.decode.stored, job.options.metadata.record_index_groups)
 
 
 def has_other_keys(job: JobContext, metadata: CommitMetadata) -> bool:

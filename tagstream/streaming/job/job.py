@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from tagstream.catalog.opened import open_catalogs
-from tagstream.state.checkpoint import same_stream
-from tagstream.streaming.batch.commit_record import parse
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.metadata_keeper import MetadataKeeper
 from tagstream.streaming.batch.metadata_prepare import (
@@ -28,7 +26,7 @@ from tagstream.streaming.job.commit import find_depth
 from tagstream.streaming.job.dead_letters import Delivery
 from tagstream.streaming.job.failure import FailureLog, explain, note_batch, own_errors
 from tagstream.streaming.job.first_records import needs_spark, with_first_schema, with_first_table, with_schema_by_spark
-from tagstream.streaming.job.follow import ask_for_turn
+from tagstream.streaming.job.follow import ask_for_turn, open_keeper
 from tagstream.streaming.job.preflight import Ready, SparkNeeds, check_before_spark, check_start, check_stream
 from tagstream.streaming.job.pull_index import start_index
 from tagstream.streaming.job.query import claim_run, end_query, run_owner, run_to_end, start_query
@@ -54,6 +52,7 @@ from tagstream.streaming.monitor.watch import Watch
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.process import CrashPlan, StopFlag
 from tagstream.streaming.recovery.cover import cover_table
+from tagstream.streaming.recovery.foreign_commits import is_of_stream
 from tagstream.streaming.recovery.pending_writes import roll_back_own, settle, wait_for_clustering
 from tagstream.streaming.recovery.same_source import TopicWatch
 from tagstream.streaming.recovery.same_table import check_table
@@ -69,7 +68,6 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import listed_by_metadata
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import META_FOLDER
-from tagstream.table.timeline.commit_metadata import CommitMetadata
 
 LOG = logging.getLogger("tagstream")
 
@@ -317,14 +315,8 @@ class _Stream:
 
 def open_metadata(job: JobContext) -> MetadataKeeper | None:
     """The metadata table at the start of a query; None where the table has none."""
-    opened = MetadataKeeper.open(job.table, job.decode.stored, job.options.metadata.record_index_groups)
-    stream = job.env.meta.stream_id
-
-    def is_own(metadata: CommitMetadata) -> bool:
-        record = parse(metadata.extra)
-        return record is not None and same_stream(record.stream_id, stream)
-
-    return opened and opened.at_start(job.table.timeline(), is_own)
+    opened = open_keeper(job)
+    return opened and opened.at_start(lambda metadata: is_of_stream(metadata, job.env.meta.stream_id))
 
 
 def open_sync(job: JobContext) -> CatalogSync:

@@ -72,12 +72,9 @@ def choose_checkpoint_files(spark: SparkSession, checkpoint: str) -> bool:
     spark.conf.set(_MANAGER, _ABORTABLE if checkpoint.startswith("s3a://") else quick)
     if _starts_no_process(spark, checkpoint):
         return True
-    try:
-        if _replaces(spark, checkpoint):
-            return True
-        reason = "an existing file was not replaced"
-    except Py4JError as e:
-        reason = str(e).strip().split("\n", 1)[0]
+    reason = _why_not(spark, checkpoint)
+    if reason is None:
+        return True
     _CHECKPOINT_LOG.info("checkpoint files of %s are written with Spark's default manager: %s", checkpoint, reason)
     spark.conf.unset(_MANAGER)
     return False
@@ -90,17 +87,22 @@ def _starts_no_process(spark: SparkSession, checkpoint: str) -> bool:
     """
     if not (spark.sparkContext.master or "").startswith("local") or spark.conf.get(_LOCAL, None) is not None:
         return False
-    try:
-        add_to_class_path([str(_LOCAL_FILES_JAR)])
-        spark.conf.set(_LOCAL, _LOCAL_FILES)
-        if _replaces(spark, checkpoint):
-            return True
-        reason = "an existing file was not replaced"
-    except Py4JError as e:
-        reason = str(e).strip().split("\n", 1)[0]
+    add_to_class_path([str(_LOCAL_FILES_JAR)])
+    spark.conf.set(_LOCAL, _LOCAL_FILES)
+    reason = _why_not(spark, checkpoint)
+    if reason is None:
+        return True
     _CHECKPOINT_LOG.debug("checkpoint files of %s are written with Hadoop's local file system: %s", checkpoint, reason)
     spark.conf.unset(_LOCAL)
     return False
+
+
+def _why_not(spark: SparkSession, checkpoint: str) -> str | None:
+    """Why the manager and the file system of the session cannot write the files of a checkpoint; None where they can."""
+    try:
+        return None if _replaces(spark, checkpoint) else "an existing file was not replaced"
+    except Py4JError as e:
+        return str(e).strip().split("\n", 1)[0]
 
 
 def _replaces(spark: SparkSession, checkpoint: str) -> bool:

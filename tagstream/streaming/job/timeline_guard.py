@@ -32,7 +32,7 @@ from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.metadata_keeper import check_kept
 from tagstream.streaming.batch.spark_checkpoint import SparkBatch
 from tagstream.streaming.job.follow import follow, has_other_keys, wait_for_turn
-from tagstream.streaming.recovery.foreign_commits import ForeignWork, find_swallowed, is_service, work_of
+from tagstream.streaming.recovery.foreign_commits import ForeignWork, find_swallowed, work_of
 from tagstream.streaming.recovery.live_writers import is_at_work, is_waited_for, wait_for
 from tagstream.streaming.recovery.pending_writes import (
     is_being_rolled_back,
@@ -75,6 +75,7 @@ class TimelineGuard:
         self._follows = job.env.lease.is_shared
         self._start: Timeline | None = None
         self._seen: Timeline | None = None
+        self._added: dict[str, added_keys.Hashes | None] = {}  # of other streams' commits since the batch began
         # The timeline after the batch's commit, where it is known without another read.
         self.after_commit: Timeline | None = None
 
@@ -114,6 +115,7 @@ class TimelineGuard:
             self._refuse_new(timeline)
             self._covered = frozenset(i.time for i in timeline.completed_writes)
         self._start, self.after_commit = timeline, None
+        self._added.clear()
         job.history.timeline = timeline
         return spark_batch, found
 
@@ -294,7 +296,7 @@ class TimelineGuard:
             work = work_of(metadata)
             made = f"table {job.table.base_path}: another writer made commit {other.time} while this job runs"
             both = self._in_both(groups, work.groups)
-            if is_service(metadata):
+            if metadata.is_compaction:
                 both = frozenset(group for group in both & in_plans if before.get(group) != other.time)
             if both:
                 raise OverlapError(f"{made}; both it and the batch write to {_name(min(both))}")
@@ -307,9 +309,11 @@ class TimelineGuard:
         if has_other_keys(self._job, metadata):
             return False
         record = parse(metadata.extra)
-        count = None if record is None else record.adds
-        theirs = None if count is None else added_keys.read(self._job.table.storage, other.time, count)
-        return adds.may_have_one_of(theirs)
+        if record is None or record.adds is None:
+            return adds.may_have_one_of(None)
+        if other.time not in self._added:  # a commit is compared before the files are published, and twice at the end
+            self._added[other.time] = added_keys.read(self._job.table.storage, other.time, record.adds)
+        return adds.may_have_one_of(self._added[other.time])
 
     def _in_both(self, groups: frozenset[FileGroupId], others: frozenset[FileGroupId]) -> frozenset[FileGroupId]:
         """The file groups of the batch that another commit has also written to. Two file groups of one bucket count."""

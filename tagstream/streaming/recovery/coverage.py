@@ -19,7 +19,7 @@ from tagstream.state.layout import StateLayout
 from tagstream.streaming.batch.commit_record import CommitRecord, digest, parse
 from tagstream.streaming.batch.spark_checkpoint import newest_batch, query_id, raw_offset, read_spark_batch
 from tagstream.streaming.batch.tag import profile_name
-from tagstream.streaming.recovery.foreign_commits import is_of_another_stream, is_service
+from tagstream.streaming.recovery.foreign_commits import is_of_another_stream
 from tagstream.streaming.recovery.takeover import read_begins
 from tagstream.table.errors import TableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -98,7 +98,7 @@ class IndexPlace:
 
     def leaves_out(self, metadata: CommitMetadata) -> bool:
         """Whether the index need not have a commit: it is another stream's, which has other keys, or a compaction."""
-        return self.disjoint and (is_service(metadata) or is_of_another_stream(metadata, self.stream_id))
+        return self.disjoint and (metadata.is_compaction or is_of_another_stream(metadata, self.stream_id))
 
     @property
     def manifests(self) -> Storage:

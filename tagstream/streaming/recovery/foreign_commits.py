@@ -20,7 +20,7 @@ from tagstream.table.services.plans import is_planned_here
 from tagstream.table.timeline.avro_timeline import PlannedSlice, requested_name
 from tagstream.table.timeline.commit_metadata import NO_PREVIOUS, SCHEMA_KEY, CommitMetadata
 from tagstream.table.timeline.instant import Instant
-from tagstream.table.timeline.operation import COMPACTIONS, WriteOperationType
+from tagstream.table.timeline.operation import WriteOperationType
 from tagstream.table.timeline.timeline import FileGroupId, Timeline
 
 _PLANNED_AS = ("compaction", "clustering", "replacecommit")
@@ -53,7 +53,7 @@ def work_of(metadata: CommitMetadata) -> ForeignWork:
     stats = metadata.all_stats()
     groups = {(s.partition_path, s.file_id) for s in stats}
     groups |= {(partition, file_id) for partition, ids in metadata.replaced.items() for file_id in ids}
-    rewrites = is_service(metadata)
+    rewrites = metadata.is_compaction
     adds = not rewrites and any(s.num_inserts or (s.num_writes and s.prev_commit == NO_PREVIOUS) for s in stats)
     record = parse(metadata.extra)
     adds = adds or (record is not None and bool(record.deletes))  # also of keys without a row
@@ -62,15 +62,16 @@ def work_of(metadata: CommitMetadata) -> ForeignWork:
     )
 
 
+def is_of_stream(metadata: CommitMetadata, stream_id: str) -> bool:
+    """Whether this stream wrote the commit as one of its batches."""
+    record = parse(metadata.extra)
+    return record is not None and same_stream(record.stream_id, stream_id)
+
+
 def is_of_another_stream(metadata: CommitMetadata, stream_id: str) -> bool:
     """Whether another stream of this project wrote the commit as one of its batches."""
     record = parse(metadata.extra)
     return record is not None and not same_stream(record.stream_id, stream_id)
-
-
-def is_service(metadata: CommitMetadata) -> bool:
-    """Whether it is a compaction, which changes no key's file group."""
-    return metadata.compacted or metadata.operation in COMPACTIONS
 
 
 def is_planned_service(table: HoodieTable, timeline: Timeline, time: str) -> bool:
@@ -156,7 +157,7 @@ def _plan_of(table: HoodieTable, timeline: Timeline, by: Instant, metadata: Comm
     """The plan of a completed compaction or clustering; None for other writes, and where the plan's file does not
     exist.
     """
-    if not is_service(metadata) and metadata.operation != WriteOperationType.CLUSTER:
+    if not metadata.is_compaction and metadata.operation != WriteOperationType.CLUSTER:
         return None
     names = set(table.storage.names(timeline.folder))
     plans = (Instant(by.time, action, by.state) for action in _PLANNED_AS)

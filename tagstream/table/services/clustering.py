@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from tagstream.table.errors import CorruptFileError, InstantConflictError, PlanOverlapError
-from tagstream.table.file_group.fs_view import FileSlice
 from tagstream.table.file_group.names import join, new_file_id, seqnos, write_token
 from tagstream.table.locks.lock import Hold, no_lock
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -42,6 +41,7 @@ from tagstream.table.services.planned import (
     write_context,
 )
 from tagstream.table.services.plans import ClusteringGroup, ClusteringPlan, pending_action, read_clustering
+from tagstream.table.services.retention import names_of
 from tagstream.table.services.rollback import RollbackResult, roll_back_clustering
 from tagstream.table.steps import Step
 from tagstream.table.timeline.commit_metadata import SCHEMA_KEY, CommitMetadata, WriteStatus
@@ -260,12 +260,12 @@ def _refuse_changed(table: HoodieTable, instant: str, plan: ClusteringPlan) -> N
         return  # the caller looks at this
     planned: dict[str, dict[str, frozenset[str]]] = {}
     for each in (s for group in plan.groups for s in group.slices):
-        planned.setdefault(each.partition_path, {})[each.file_id] = _names(each)
+        planned.setdefault(each.partition_path, {})[each.file_id] = frozenset(names_of(each))
     view = table.view(timeline)
     view.look_up(planned)
     for partition, names in sorted(planned.items()):
         for file_id, now in view.latest_slices(partition, list(names)).items():
-            new = sorted(_names(now) - names[file_id])
+            new = sorted({*names_of(now)} - names[file_id])
             if new:
                 where = table.storage.where(join(partition, new[0]))
                 raise PlanOverlapError(
@@ -273,11 +273,6 @@ def _refuse_changed(table: HoodieTable, instant: str, plan: ClusteringPlan) -> N
                     "its file groups after it was planned, and its rows would be lost. Roll the plan back "
                     f"(`tagstream table cluster --take-back {instant}`) and plan again"
                 )
-
-
-def _names(found: FileSlice) -> frozenset[str]:
-    base = [found.base_file.name] if found.base_file else []
-    return frozenset((*base, *(log.name for log in found.log_files)))
 
 
 def _check_files(table: HoodieTable, instant: str, plan: ClusteringPlan) -> None:
@@ -291,7 +286,7 @@ def _check_files(table: HoodieTable, instant: str, plan: ClusteringPlan) -> None
                     f"clustering {instant} of {table.base_path} would replace file group {each.file_id} of partition "
                     f"{partition!r}, which is already replaced: roll the plan back"
                 )
-            missing = sorted(_names(each) - there)
+            missing = sorted({*names_of(each)} - there)
             if missing:
                 raise CorruptFileError(
                     f"{table.storage.where(join(partition, missing[0]))} is missing, but the clustering {instant} "

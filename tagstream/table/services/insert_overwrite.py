@@ -257,7 +257,7 @@ def _refuse_changed(table: HoodieTable, read: Timeline, partitions: Set[str]) ->
         if instant.time in known:
             continue
         metadata = timeline.metadata(table.storage, instant)
-        changed = {} if metadata.compacted else {*metadata.stats, *metadata.replaced} & partitions
+        changed = {} if metadata.is_compaction else {*metadata.stats, *metadata.replaced} & partitions
         if changed:
             raise PlanOverlapError(
                 f"table {table.base_path}: another writer made commit {instant.time} in partition {min(changed)!r}, which "

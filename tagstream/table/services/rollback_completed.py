@@ -29,7 +29,6 @@ from tagstream.table.steps import Step
 from tagstream.table.timeline.avro_timeline import ROLLBACK_PLAN, write_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import ROLLBACK, SAVEPOINT, Instant, State
-from tagstream.table.timeline.operation import COMPACTIONS
 from tagstream.table.timeline.timeline import Timeline
 
 
@@ -73,7 +72,7 @@ def plan_rollback_completed(table: HoodieTable, time: str) -> RollbackPlan:
     if saved is not None:
         raise InstantConflictError(f"{where} is kept by savepoint {saved}: delete the savepoint first")
     metadata = timeline.metadata(table.storage, found)
-    if metadata.compacted or metadata.operation in COMPACTIONS:
+    if metadata.is_compaction:
         raise UnsupportedTableError(
             f"{where} is a compaction, which does not change rows: restore to a savepoint before it"
         )

@@ -21,7 +21,7 @@ from tagstream.table.timeline.avro_timeline import (
     read_record,
     write_parsed,
 )
-from tagstream.table.timeline.operation import WriteOperationType
+from tagstream.table.timeline.operation import COMPACTIONS, WriteOperationType
 
 # Members with values only after a compaction; readers need the numbers in every stat.
 _COMPACTION_COUNTERS = (
@@ -203,6 +203,11 @@ class CommitMetadata:
             by_partition.setdefault(status.stat.partition_path, []).append(status.stat)
         stats = {p: tuple(sorted(found, key=lambda s: s.path)) for p, found in sorted(by_partition.items())}
         return CommitMetadata(stats, {SCHEMA_KEY: avro_json, **extra}, operation, replaced=replaced or {})
+
+    @property
+    def is_compaction(self) -> bool:
+        """Whether it is a compaction, which changes no key's file group."""
+        return self.compacted or self.operation in COMPACTIONS
 
     def all_stats(self) -> list[WriteStat]:
         """The stats of all partitions."""
