@@ -173,7 +173,8 @@ def _past(world: World, table: HoodieTable) -> list[str]:
     earliest = cleaned.earliest if cleaned is not None and cleaned.earliest else ""
     known = [e for e in world.model.log if e.exact and e.instant in there and e.instant >= earliest]
     # Before the newest of those that follow each other by instant and by completion alike, readers agree on what was there.
-    times = [e.instant for e in world.model.log if e.instant in there]
+    # Archived ones count, too: their rows are in the slices that are read.
+    times = [e.instant for e in world.model.log]
     known = [e for e in known if all((t <= e.instant) == (times.index(t) <= times.index(e.instant)) for t in times)]
     found = []
     for entry in world.random.sample(known, min(2, len(known))):
