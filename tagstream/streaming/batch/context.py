@@ -294,6 +294,7 @@ class JobContext:
             changed_keys=self.changed_keys,
             topic=self.options.kafka.topic or "",
             crash=self.env.crash,
+            exchange=TaskFiles.below(self.layout.local_dir),
             replay=replay,
             index=self.env.index if self.env.index is not None and self.env.index.update_in_tasks else None,
             returned_rows=returned_rows(
