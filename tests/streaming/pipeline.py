@@ -22,7 +22,6 @@ from tagstream.streaming.source.decode.schema_names import table_schema
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import pack_by_group
-from tagstream.streaming.source.task_files import TaskFiles
 from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -160,7 +159,6 @@ class Pipeline:
             avro_json=self.spec.stored_json, options=WriterOptions(bloom=BloomParams(num_entries=100)), decode=self.spec,
             quarantine=PosixStorage(self.table.base_path + "-quarantine"),
             changed_keys=PosixStorage(self.table.base_path + "-changed-keys"), topic="t", crash=CrashPlan(),
-            exchange=TaskFiles.below(self.table.base_path + "-local"),
         )  # fmt: skip
         kept = rows.filter(pa.array([not b for b in bad]))
         told = write_files(spec, kept, partition=write_task, attempt=1) if kept.num_rows else []

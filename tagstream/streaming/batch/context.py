@@ -151,7 +151,8 @@ class JobContext:
     ``run`` is the number of this start of the checkpoint. It never repeats. ``run_owner`` identifies this run among all
     runs, also those of an earlier checkpoint at the same location. ``query_folder``: the query's folder in the checkpoint.
     ``metadata``: keeps the table's metadata table in sync; None where the table has none. ``noticed``: schemas of
-    records that were found since the start. ``topic_id``: Kafka's id of the topic; None where it is unknown.
+    records that were found since the start. ``topic_id``: Kafka's id of the topic; None where it is unknown. ``task_files``:
+    of the query's tasks; None where rows go through the shuffles.
     """
 
     env: RunEnvironment
@@ -170,6 +171,7 @@ class JobContext:
     metadata: MetadataKeeper | None = None
     noticed: tuple[Noticed, ...] = ()
     topic_id: str | None = None
+    task_files: TaskFiles | None = None
 
     @property
     def action(self) -> str:
@@ -294,7 +296,7 @@ class JobContext:
             changed_keys=self.changed_keys,
             topic=self.options.kafka.topic or "",
             crash=self.env.crash,
-            exchange=TaskFiles.below(self.layout.local_dir),
+            exchange=self.task_files,
             replay=replay,
             index=self.env.index if self.env.index is not None and self.env.index.update_in_tasks else None,
             returned_rows=returned_rows(

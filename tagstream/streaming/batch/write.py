@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
@@ -111,7 +111,7 @@ class WriteSpec:
     of the newest completed instant of this timeline. No task reads the timeline itself: with writes of other writers in
     it, the files of one batch could follow different slices. ``changed_keys``: folder for rows of changed keys. ``index``: a
     pull-type index that the tasks keep up to date. ``returned_rows``: which written rows the tasks return for it.
-    ``returns_moves``: include the old locations of moved rows. ``exchange``: where rows stay that records refer to.
+    ``returns_moves``: include the old locations of moved rows. ``exchange``: where rows of tasks stay, if they do.
     """
 
     table: HoodieTable
@@ -127,11 +127,11 @@ class WriteSpec:
     changed_keys: Storage
     topic: str
     crash: CrashPlan
-    exchange: TaskFiles
     replay: bool = False
     index: HoodieIndex | None = None
     returned_rows: ReturnedRows = "nothing"
     returns_moves: bool = False
+    exchange: TaskFiles | None = None
 
 
 def make_write_function(spec: WriteSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -142,31 +142,40 @@ def make_write_function(spec: WriteSpec) -> Callable[[Iterable[pa.RecordBatch]],
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         driver.check_here()
-        spec.crash.reach(Step.STATE_COMMITTED, spec.batch_id)
+        context = TaskContext.get()
+        assert context is not None
         packed: list[pa.Buffer] = []
-        out: list[tuple[str, str]] = []
+        statuses: list[str] = []
         for batch in batches:
             packed += [value.as_buffer() for value in batch.column("rows").drop_null()]
-            out += [(TAG_STATUS, text) for text in batch.column("status").drop_null().to_pylist()]
-        if packed:
-            out += _write_rows(spec, unpack(packed))
+            statuses += batch.column("status").drop_null().to_pylist()
+        out = write_packed(spec, packed, statuses, context.partitionId(), context.taskAttemptId())
         if out:
             yield pa.RecordBatch.from_pydict({"kind": [k for k, _ in out], "payload": [p for _, p in out]})
 
     return write
 
 
-def _write_rows(spec: WriteSpec, rows: pa.Table) -> list[tuple[str, str]]:
+def write_packed(
+    spec: WriteSpec, packed: Sequence[bytes | pa.Buffer], statuses: Sequence[str], partition: int, attempt: int
+) -> list[tuple[str, str]]:
+    """Write the packed rows that one task gets. ``statuses``: of the key groups that it also gets. Returns the (kind,
+    JSON) pairs for the driver. ``partition`` and ``attempt``: see ``write_files``.
+    """
+    spec.crash.reach(Step.STATE_COMMITTED, spec.batch_id)
+    out = [(TAG_STATUS, text) for text in statuses]
+    return out + _write_rows(spec, unpack(packed), partition, attempt) if packed else out
+
+
+def _write_rows(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -> list[tuple[str, str]]:
     out = []
-    context = TaskContext.get()
-    assert context is not None
     is_bad = rows["op"].to_numpy() == OP_BAD
     if is_bad.any():
         bad, rows = rows.filter(pa.array(is_bad)), rows.filter(pa.array(~is_bad))
-        path = write_quarantine(spec.quarantine, spec.batch_id, context.partitionId(), _bad_rows(bad, spec.topic))
+        path = write_quarantine(spec.quarantine, spec.batch_id, partition, _bad_rows(bad, spec.topic))
         out.append((QUARANTINE_STATUS, json.dumps({"path": path, "records": bad.num_rows})))
     if rows.num_rows and not spec.replay:
-        out += write_files(spec, rows, context.partitionId(), context.taskAttemptId())
+        out += write_files(spec, rows, partition, attempt)
     return out
 
 

@@ -74,7 +74,7 @@ def start_query(
     With a pull-type index the plan ends with the keys, and the sink tags them. ``files``: the source is a folder whose
     files this job plans. ``frame``: the source is a DataFrame.
     """
-    exchange = _exchange(spark, job)
+    exchange = job.task_files = _exchange(spark, job)
     if frame is not None:
         with settings_of(spark, frame.rows.sparkSession):
             keyed = keyed_rows(frame.rows, job.decode, job.env.meta.labels, _depth(job), exchange=exchange)

@@ -35,8 +35,6 @@ from itertools import pairwise
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from tagstream.spark_release import repartition_by_id
-from tagstream.state.layout import partition_labels
 from tagstream.streaming.batch.added_keys import AddedKeys
 from tagstream.streaming.batch.changed_keys import remove_changed_key_rows
 from tagstream.streaming.batch.commit_record import CommitRecord
@@ -46,11 +44,12 @@ from tagstream.streaming.batch.metadata_keeper import deleted_rows, without_move
 from tagstream.streaming.batch.quarantine import batch_folder, first_reason, forget_batch, forget_old
 from tagstream.streaming.batch.report import BatchReport
 from tagstream.streaming.batch.spark_checkpoint import SparkBatch, forget_old_plans, newest_batch, read_spark_batch
-from tagstream.streaming.batch.write import RESULT_SCHEMA, make_write_function, unpack_rows
+from tagstream.streaming.batch.write import unpack_rows
 from tagstream.streaming.errors import BadRecordsError, StopRequested
 from tagstream.streaming.job.commit import Outcome, begin, keys_added, publish, settle_depth
 from tagstream.streaming.job.pull_index import located_rows
 from tagstream.streaming.job.timeline_guard import TimelineGuard
+from tagstream.streaming.job.write_stage import write_stage
 from tagstream.streaming.services.spark_tasks import on_executors
 from tagstream.streaming.services.table_services import TableServices
 from tagstream.streaming.source.dataframe import Frame
@@ -339,21 +338,14 @@ class BatchSink:
         """
         job, index = self._job, self._job.env.index
         if index is None:
-            return self._act(rows, spark_batch, instant, replay=replay)
+            return write_stage(job, rows, spark_batch.batch_id, instant, replay=replay)
         if index.knows_absence or self._keeps_state:
             rows = rows.persist()
         try:
-            return self._act(located_rows(job, rows, instant), spark_batch, instant, replay=replay)
+            return write_stage(job, located_rows(job, rows, instant), spark_batch.batch_id, instant, replay=replay)
         finally:
             index.end_batch()
             rows.unpersist()
-
-    def _act(self, rows: DataFrame, spark_batch: SparkBatch, instant: str, *, replay: bool) -> Outcome:
-        job = self._job
-        write = make_write_function(job.write_spec(spark_batch.batch_id, instant, replay=replay))
-        write_tasks = repartition_by_id(rows, partition_labels(job.env.meta.shuffle_partitions), "lane")
-        result = write_tasks.mapInArrow(write, RESULT_SCHEMA).collect()
-        return Outcome.of(result, replay=replay)
 
     def _check_bad_records(self, outcome: Outcome, spark_batch: SparkBatch, instant: str) -> None:
         job = self._job

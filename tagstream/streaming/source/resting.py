@@ -44,12 +44,13 @@ class RowValues:
     ``rows``: the column ``row`` of located records. ``files``: needed for references. TaskFileError when a file is gone.
     """
 
-    def __init__(self, rows: pa.ChunkedArray, files: TaskFiles, batch_id: int) -> None:
+    def __init__(self, rows: pa.ChunkedArray, files: TaskFiles | None, batch_id: int) -> None:
         self._rows = rows
         self._at: npt.NDArray[np.int64] | None = None
         self._blocks: pa.Table | None = None
         self.bytes_a_row = rows.nbytes / max(1, len(rows))
         if rows.type == REFERENCE:
+            assert files is not None, "references are made with files only"
             self._at, self._blocks = _resolved(flat(rows), files, batch_id)
             self.bytes_a_row += self._blocks.nbytes / max(1, self._blocks.num_rows)
 

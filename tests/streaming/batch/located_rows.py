@@ -15,7 +15,6 @@ from tagstream.streaming.batch.located import located_schema, located_table
 from tagstream.streaming.batch.write import WRITE_STATUS, WriteSpec, write_files
 from tagstream.streaming.process import CrashPlan
 from tagstream.streaming.source.decode_spec import DecodeSpec
-from tagstream.streaming.source.task_files import TaskFiles
 from tagstream.table.schema.schema import arrow_to_avro
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
@@ -58,7 +57,6 @@ def write_commit(writer: Writer, rows: pa.Table) -> list[WriteStatus]:
         changed_keys=PosixStorage(str(Path(table.base_path).parent / "changed-keys")),
         topic="t",
         crash=CrashPlan(),
-        exchange=TaskFiles.below(str(Path(table.base_path).parent / "local")),
     )
     commit.request(table, instant, writer.action)
     commit.inflight(table, instant, writer.action)
