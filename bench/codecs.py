@@ -24,7 +24,7 @@ from rich.table import Table
 from bench.flights.data import read_flights
 from bench.inputs.event_rows import event_rows
 from bench.inputs.lines import append_lines
-from tagstream.table.file_group.base_file import compression_of, writer_options
+from tagstream.table.file_group.parquet_options import compression_of, writer_options
 
 _CODECS: tuple[tuple[str, int | None], ...] = (
     ("gzip", 9), ("gzip", 6), ("gzip", 5), ("gzip", 4), ("gzip", 3), ("gzip", 1), ("zstd", 3), ("zstd", 1), ("snappy", None),

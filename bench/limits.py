@@ -40,8 +40,8 @@ from tagstream.state.local_store import open_at
 from tagstream.state.tag_group import tag_key_group
 from tagstream.streaming.job.session import start_session
 from tagstream.streaming.source.connector import connector_jars
-from tagstream.table.file_group.base_file import writer_options
 from tagstream.table.file_group.names import base_file_name, new_file_id, seqnos
+from tagstream.table.file_group.parquet_options import writer_options
 from tagstream.table.schema.schema import META_COLUMNS
 from tagstream.table.storage.posix import PosixStorage
 from tests.support.kafka_broker import KafkaBroker

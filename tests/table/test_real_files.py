@@ -15,20 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tagstream.table.file_group import log_file as avro_block
-from tagstream.table.file_group.base_file import (
-    AVRO_SCHEMA_KEY,
-    BLOOM_KEY,
-    BaseFileWriter,
-    float_columns,
-    float_entries,
-    read_footer,
-    read_keys,
-)
+from tagstream.table.file_group.base_file import AVRO_SCHEMA_KEY, BLOOM_KEY, BaseFileWriter, read_footer, read_keys
 from tagstream.table.file_group.bloom import SIMPLE, BloomBuilder, BloomParams
 from tagstream.table.file_group.delete_block import delete_blocks
 from tagstream.table.file_group.log_file import scan_log_file
 from tagstream.table.file_group.log_format import BlockType
 from tagstream.table.file_group.names import parse_base_file_name, parse_log_file_name
+from tagstream.table.file_group.parquet_options import float_columns, float_entries
 from tagstream.table.schema import schema
 from tagstream.table.schema.conform import conform
 from tests.support import paths

@@ -3,158 +3,32 @@
 Footer keys: ``org.apache.hudi.bloomfilter`` (base64), ``hoodie_bloom_filter_type_code`` (absent for SIMPLE),
 ``hoodie_min_record_key`` and ``hoodie_max_record_key`` (absent in a file without rows), ``parquet.avro.schema``
 (with the meta columns), ``writer.model.name`` = ``avro``; with vectors ``hoodie.vector.columns``; with columns of
-floats also Tagstream's own ``tagstream.float.statistics``. Log blocks have the same Parquet options.
+floats also Tagstream's own ``tagstream.float.statistics``; and ``tagstream.bloom.keys`` (``BloomBefore``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, BinaryIO, Self
+from typing import BinaryIO, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from tagstream.table.errors import ConfigError, CorruptFileError, InvalidKeyError
+from tagstream.table.errors import CorruptFileError, InvalidKeyError, UnsupportedTableError
 from tagstream.table.file_group.bloom import SIMPLE, BloomBuilder, BloomFilter, BloomParams
+from tagstream.table.file_group.parquet_options import base_file_options, compression_of, float_columns, float_entries
 from tagstream.table.file_group.repeated_texts import without_unused_values
-from tagstream.table.schema.schema import COMMIT_TIME, FILE_NAME, PARTITION_PATH, RECORD_KEY, vector_columns
+from tagstream.table.schema.schema import RECORD_KEY, vector_columns
 from tagstream.table.storage.storage import Storage
-
-# (codec, level). The JVM writes gzip at level 6, Arrow by default at 9. Level 4 takes a third to nine tenths of the
-# time of 6, for files that are 0 to 4 % larger (`python -m bench.codecs`). The JVM writes zstd at level 3; 1 takes
-# three quarters of its time, for files that are 6 % smaller to 4 % larger.
-_CODECS: dict[str, tuple[str, int | None]] = {
-    "gzip": ("gzip", 4),
-    "snappy": ("snappy", None),
-    "zstd": ("zstd", 1),
-    "uncompressed": ("none", None),
-}
-
-
-# In the footer of a file that has no statistics for chunks with NaN. parquet-mr never writes such statistics; Arrow
-# does. The value is JSON: the number of nulls for each column of floats, because chunks without statistics do not have
-# it. It is "1" in older files.
-FLOAT_STATISTICS_KEY = b"tagstream.float.statistics"
-_KNOWS_NAN = "parquet-mr"
-
-# A column with this share of different values among its first rows has about 400,000 in a large file. Its dictionary
-# would outgrow its page, and Parquet's writer would drop it after the work was done.
-_SAMPLE, _UNIQUE_SHARE = 8192, 0.99
-# A log block is small, so the choice matters little: to count 8192 of its about 10,000 rows would be a third of its
-# time.
-BLOCK_SAMPLE = 1024
-_ALWAYS_REPEATED = (COMMIT_TIME, PARTITION_PATH, FILE_NAME)
-
-
-def writer_options(codec: str, rows: pa.Table, sample: int = _SAMPLE) -> dict[str, Any]:
-    """Keyword arguments of a Parquet writer for a codec of ``hoodie.parquet.compression.codec`` (any case).
-
-    ``rows``: the first rows of the file. The first ``sample`` of them decide which columns get a dictionary.
-    ConfigError as of :func:`compression_of`.
-    """
-    compression, level = compression_of(codec)
-    return {
-        "compression": compression,
-        "compression_level": level,
-        "version": "1.0",
-        "data_page_version": "1.0",
-        "use_dictionary": list(_repeated(rows.slice(0, sample))),
-        "store_schema": False,
-    }
-
-
-def base_file_options(codec: str, rows: pa.Table, *, whole: bool) -> dict[str, Any]:
-    """As :func:`writer_options`, for a base file, whose footer has statistics. ``whole``: ``rows`` are all rows of the file.
-
-    Arrow excludes NaN from the minimum and maximum of a chunk. Spark, for which NaN is greater than every number, then
-    skips the chunk for ``> 1000``. parquet-mr writes no statistics for a chunk with NaN. Arrow must know such columns
-    before the first rows: a column of floats gets statistics only if all rows are known and none is NaN. Nested floats
-    have none.
-    """
-    options = writer_options(codec, rows)
-    return options | {"write_statistics": list(_with_statistics(rows, whole))} if _floats(rows.schema) else options
-
-
-def float_columns(schema: pa.Schema) -> tuple[str, ...]:
-    """Names of the columns of floats, without nested ones."""
-    return tuple(field.name for field in schema if pa.types.is_floating(field.type))
-
-
-def float_entries(schema: pa.Schema, nulls: Mapping[str, int]) -> dict[bytes, bytes]:
-    """The footer entries for the statistics of columns of floats; empty without such columns. ``nulls``: count by column."""
-    return {FLOAT_STATISTICS_KEY: json.dumps(nulls, sort_keys=True).encode()} if _floats(schema) else {}
-
-
-def float_nulls(footer: pq.FileMetaData) -> Mapping[str, int]:
-    """Number of nulls for each column of floats in the file; empty where the footer does not have it."""
-    null_counts = json.loads((footer.metadata or {}).get(FLOAT_STATISTICS_KEY, b"{}"))
-    return null_counts if isinstance(null_counts, dict) else {}
-
-
-def has_nan_counts(footer: pq.FileMetaData) -> bool:
-    """Whether no chunk of this footer with NaN has statistics, so that the statistics of floats can be used."""
-    return FLOAT_STATISTICS_KEY in (footer.metadata or {}) or (footer.created_by or "").startswith(_KNOWS_NAN)
-
-
-def _floats(schema: pa.Schema) -> bool:
-    leaves = (kind for field in schema for _, kind in _typed_leaves(field.name, field.type))
-    return any(map(pa.types.is_floating, leaves))
-
-
-def _with_statistics(rows: pa.Table, whole: bool) -> Iterator[str]:
-    for field, column in zip(rows.schema, rows.columns, strict=True):
-        if pa.types.is_nested(field.type):
-            leaves = _typed_leaves(field.name, field.type)
-            yield from (path for path, kind in leaves if not pa.types.is_floating(kind))
-        elif not pa.types.is_floating(field.type) or (whole and not pc.any(pc.is_nan(column)).as_py()):
-            yield field.name
-
-
-def compression_of(codec: str) -> tuple[str, int | None]:
-    """(Arrow's name of a codec, its level). ConfigError for a codec that cannot be written."""
-    found = _CODECS.get(codec.lower())
-    if found is None:
-        known = ", ".join(sorted(_CODECS))
-        raise ConfigError(f"hoodie.parquet.compression.codec={codec!r} cannot be written; use one of {known}")
-    return found
-
-
-def _repeated(sample: pa.Table) -> Iterator[str]:
-    """Parquet's names of the columns with repeated values. A dictionary for others would cost a sixth of the encoding."""
-    for field, column in zip(sample.schema, sample.columns, strict=True):
-        if pa.types.is_nested(field.type):
-            yield from (path for path, _ in _typed_leaves(field.name, field.type))
-        elif field.name in _ALWAYS_REPEATED or not _is_unique(column):
-            yield field.name
-
-
-def _is_unique(column: pa.ChunkedArray) -> bool:
-    if pa.types.is_dictionary(column.type) or pa.types.is_null(column.type):
-        return False
-    return len(column) > 1 and pc.count_distinct(column, mode="all").as_py() >= _UNIQUE_SHARE * len(column)
-
-
-def _typed_leaves(name: str, kind: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
-    """The leaf columns of a column by Parquet's paths, with their types."""
-    if pa.types.is_struct(kind):
-        for field in kind:
-            yield from _typed_leaves(f"{name}.{field.name}", field.type)
-    elif pa.types.is_map(kind):
-        yield from _typed_leaves(f"{name}.key_value.key", kind.key_type)
-        yield from _typed_leaves(f"{name}.key_value.value", kind.item_type)
-    elif pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        yield from _typed_leaves(f"{name}.list.element", kind.value_type)
-    else:
-        yield name, kind
-
 
 BLOOM_KEY = b"org.apache.hudi.bloomfilter"
 BLOOM_TYPE_KEY = b"hoodie_bloom_filter_type_code"
+BLOOM_KEYS_KEY = b"tagstream.bloom.keys"
 MIN_KEY = b"hoodie_min_record_key"
 MAX_KEY = b"hoodie_max_record_key"
 AVRO_SCHEMA_KEY = b"parquet.avro.schema"
@@ -172,6 +46,40 @@ class BaseFileResult:
     max_key: str | None
     bloom: str
     footer: pq.FileMetaData
+
+
+_MOST_GONE = 0.05  # of a filter's keys; a key that is gone makes the filter a little less selective, and never wrong
+
+
+@dataclass(frozen=True)
+class BloomBefore:
+    """The bloom filter of the base file before, to which the next one's writer adds only new keys.
+
+    To hash all keys of a file is a quarter of the time of its merge. ``added``: keys that the filter has; ``gone``: those
+    of them whose rows were deleted. Both are in the footer of every file that this project writes, as JSON. A filter
+    without them is of another writer, and is not trusted.
+    """
+
+    bloom: BloomFilter
+    added: int
+    gone: int
+
+    @staticmethod
+    def of(footer: pq.FileMetaData, params: BloomParams, deletes: int) -> BloomBefore | None:
+        """The filter of a footer; None where a new one must be made: it has another form, is damaged, or more than 5 %
+        of its keys would be gone after ``deletes`` further ones.
+        """
+        entries = footer.metadata or {}
+        try:
+            keys = json.loads(entries[BLOOM_KEYS_KEY])
+            added, gone = int(keys["added"]), int(keys["gone"])
+            kind = entries.get(BLOOM_TYPE_KEY, SIMPLE.encode()).decode()
+            if kind != params.kind or gone + deletes > _MOST_GONE * added:
+                return None
+            bloom = BloomFilter.from_base64(entries[BLOOM_KEY], kind, "the file before")
+        except (KeyError, TypeError, ValueError, CorruptFileError, UnsupportedTableError):
+            return None
+        return BloomBefore(bloom, added, gone) if bloom.fits(params, added) else None
 
 
 @dataclass(frozen=True)
@@ -200,8 +108,11 @@ class BaseFileWriter:
         codec: str = "gzip",
         bloom: BloomParams | None = None,
         row_group_bytes: int = DEFAULT_ROW_GROUP_BYTES,
+        before: BloomBefore | None = None,
     ) -> None:
-        """``schema`` and ``avro_json`` include the meta columns; ``row_group_bytes`` counts uncompressed Arrow bytes."""
+        """``schema`` and ``avro_json`` include the meta columns; ``row_group_bytes`` counts uncompressed Arrow bytes.
+        ``before``: the filter to continue.
+        """
         compression_of(codec)  # an error for a codec that cannot be written, before anything is
         self._out = out
         self._codec = codec
@@ -209,7 +120,10 @@ class BaseFileWriter:
         self._schema = schema
         self._avro_json = avro_json
         self._params = bloom or BloomParams()
-        self._bloom = BloomBuilder(self._params)
+        self._before = before
+        self._bloom = (
+            BloomBuilder(self._params) if before is None else BloomBuilder(self._params, before.bloom, before.added)
+        )
         self._row_group_bytes = row_group_bytes
         self._pending: list[pa.Table] = []
         self._pending_bytes = 0
@@ -220,14 +134,16 @@ class BaseFileWriter:
         self._nulls = dict.fromkeys(float_columns(schema), 0)
         self._opened: pq.ParquetWriter | None = None
 
-    def append(self, rows: pa.RecordBatch | pa.Table) -> None:
-        """Add rows in the writer's schema. Raises InvalidKeyError for a null or empty record key."""
+    def append(self, rows: pa.RecordBatch | pa.Table, *, known: bool = False) -> None:
+        """Add rows in the writer's schema. Raises InvalidKeyError for a null or empty record key. ``known``: their keys
+        have rows in the file before.
+        """
         if isinstance(rows, pa.RecordBatch):
             rows = pa.Table.from_batches([rows])
         if rows.num_rows == 0:
             return
         for keys in rows.column(RECORD_KEY).chunks:
-            self._index(keys)
+            self._index(keys, known=known)
         self._rows += rows.num_rows
         # batches are split where a row group is full, so that its size does not depend on the caller's batches
         row_bytes = max(rows.nbytes, 1) / rows.num_rows
@@ -246,10 +162,10 @@ class BaseFileWriter:
         """Bytes of the finished row groups."""
         return self._out.tell()
 
-    def close(self) -> BaseFileResult:
-        """Write the footer, which completes the file."""
+    def close(self, gone: int = 0) -> BaseFileResult:
+        """Write the footer, which completes the file. ``gone``: rows of the file before that were deleted."""
         self._flush(whole=True)
-        footer = self._footer()
+        footer = self._footer(gone)
         writer = self._writer(self._schema.empty_table(), whole=True)
         writer.add_key_value_metadata(footer)
         writer.close()
@@ -279,14 +195,15 @@ class BaseFileWriter:
             self._opened = pq.ParquetWriter(self._out, self._schema, metadata_collector=self._footers, **options)
         return self._opened
 
-    def _index(self, keys: pa.Array) -> None:
+    def _index(self, keys: pa.Array, *, known: bool) -> None:
         if len(keys) == 0:
             return
         if keys.null_count or pc.min(pc.binary_length(keys)).as_py() == 0:
             raise InvalidKeyError(
                 f"a row for {self._where} has a null or empty record key; reject such rows before they are written"
             )
-        self._bloom.add(keys)
+        if not (known and self._before is not None):
+            self._bloom.add(keys)
         low, high = (value.as_py() for value in pc.min_max(keys).values())
         self._min = low if self._min is None else min(self._min, low)
         self._max = high if self._max is None else max(self._max, high)
@@ -299,8 +216,10 @@ class BaseFileWriter:
             self._writer(rows, whole=whole).write_table(rows, row_group_size=1 << 40)
         self._pending, self._pending_bytes = [], 0
 
-    def _footer(self) -> dict[bytes, bytes]:
+    def _footer(self, gone: int) -> dict[bytes, bytes]:
         footer = {BLOOM_KEY: self._bloom.to_base64().encode("ascii")}
+        gone = 0 if self._before is None else self._before.gone + gone
+        footer[BLOOM_KEYS_KEY] = json.dumps({"added": self._bloom.added, "gone": gone}).encode()
         if self._params.kind != SIMPLE:
             footer[BLOOM_TYPE_KEY] = self._params.kind.encode("ascii")
         if self._min is not None and self._max is not None:

@@ -223,6 +223,12 @@ class BloomFilter:
             raise ValueError(f"{count} rows of {step} bytes in {len(data)} bytes")
         return cls(kind, num_hashes, bit_size, [_unpack_row(data, start + i * step, bit_size) for i in range(count)])
 
+    def fits(self, params: BloomParams, added: int) -> bool:
+        """Whether a builder with ``params`` has made this filter of ``added`` keys, and so may add more."""
+        rows = 1 if params.kind == SIMPLE else min(params.max_rows, max(1, math.ceil(added / params.num_entries)))
+        form = (self.kind, self.num_hashes, self.bit_size, len(self.rows))
+        return form == (params.kind, params.num_hashes, params.bit_size, rows)
+
     def might_contain(self, keys: pa.Array) -> _Bits:
         """For every key (string array without nulls): False means that it is certainly not in the file."""
         found = np.zeros(len(keys), np.bool_)
@@ -243,12 +249,17 @@ class BloomFilter:
 
 
 class BloomBuilder:
-    """Builds a filter while a file is written."""
+    """Builds a filter while a file is written. ``before``: a filter that fits ``params`` and has ``added`` keys."""
 
-    def __init__(self, params: BloomParams) -> None:
+    def __init__(self, params: BloomParams, before: BloomFilter | None = None, added: int = 0) -> None:
         self._params = params
-        self._rows = [np.zeros(params.bit_size, np.bool_)]
-        self._added = 0
+        self._rows = [np.zeros(params.bit_size, np.bool_)] if before is None else [bits.copy() for bits in before.rows]
+        self._added = added
+
+    @property
+    def added(self) -> int:
+        """Number of keys in the filter."""
+        return self._added
 
     def add(self, keys: pa.Array) -> None:
         """Add keys (string array without nulls or empty strings) in file order."""

@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group import delete_block
-from tagstream.table.file_group.base_file import BLOCK_SAMPLE, writer_options
 from tagstream.table.file_group.delete_block import DeleteRecords
 from tagstream.table.file_group.log_format import (
     I32,
@@ -34,6 +33,7 @@ from tagstream.table.file_group.log_format import (
     encode_block,
     zigzag,
 )
+from tagstream.table.file_group.parquet_options import BLOCK_SAMPLE, writer_options
 from tagstream.table.schema.conform import conform, from_file
 from tagstream.table.schema.schema import avro_to_arrow
 from tagstream.table.storage.storage import Storage

@@ -18,11 +18,12 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.file_group.base_file import BLOOM_KEY, float_nulls, has_nan_counts, open_base_file
+from tagstream.table.file_group.base_file import BLOOM_KEY, open_base_file
 from tagstream.table.file_group.log_file import scan_log_file
 from tagstream.table.file_group.log_format import BlockType
 from tagstream.table.file_group.names import parse_log_file_name
 from tagstream.table.file_group.ordering_wrapper import unscaled
+from tagstream.table.file_group.parquet_options import float_nulls, has_nan_counts
 from tagstream.table.metadata.records import LAST_TEXT, text_ends
 from tagstream.table.schema.conform import as_meant, meant_field, to_double
 from tagstream.table.storage.storage import Storage

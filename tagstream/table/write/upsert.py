@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from tagstream.table import chunks
 from tagstream.table.errors import CorruptFileError, MissingSliceError, UnsupportedTableError
 from tagstream.table.fields import greater, ordering_column
-from tagstream.table.file_group.base_file import BaseFileWriter, open_base_file
+from tagstream.table.file_group.base_file import BaseFileWriter, BloomBefore, open_base_file
 from tagstream.table.file_group.fs_view import FileSlice
 from tagstream.table.file_group.names import base_file_name, join, seqnos
 from tagstream.table.file_group.repeated_texts import encoded, repeated_texts, with_dictionaries
@@ -114,10 +114,12 @@ def write_base_file(
     counts, config = MergeCounts(), table.config
     with ExitStack() as stack:
         old: Iterator[pa.Table] = iter(())
+        bloom_before = None
         schema = ctx.file_schema
         if old_path:
             unlike = (RECORD_KEY, *config.deciding_fields)
             before, names = stack.enter_context(_old_file(storage, old_path, schema, unlike))
+            bloom_before = BloomBefore.of(before.metadata, options.bloom, deletes.num_rows)
             schema = with_dictionaries(schema, names)
             old = _rows_of(before, storage.where(old_path), schema, options.drops_columns, config.dropped_fields)
         out = stack.enter_context(storage.open_output(staged))
@@ -130,12 +132,13 @@ def write_base_file(
                 codec=options.codec,
                 bloom=options.bloom,
                 row_group_bytes=options.row_group_bytes,
+                before=bloom_before,
             )
         )
         ordering = config.deciding_fields if options.compare_ordering else ()
         for batch in merge_batches(old, encoded(incoming, schema), deletes, name, counts, ordering):
-            writer.append(batch)
-        result = writer.close()
+            writer.append(batch, known=not counts.inserted)  # inserted rows are all in the last batch
+        result = writer.close(counts.deleted)
     stat = WriteStat(
         file_id=file_id,
         path=path,

@@ -11,7 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from tagstream.table.errors import ConfigError
-from tagstream.table.file_group.base_file import BaseFileWriter, has_nan_counts, writer_options
+from tagstream.table.file_group.base_file import BaseFileWriter
+from tagstream.table.file_group.parquet_options import has_nan_counts, writer_options
 from tagstream.table.metadata.column_ranges import ranges_of_footer
 from tagstream.table.schema.schema import FILE_NAME, RECORD_KEY, with_meta
 
