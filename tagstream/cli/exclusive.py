@@ -65,10 +65,15 @@ def exclusive(table: HoodieTable, arguments: argparse.Namespace, clock_ms: Clock
         lock.close()
 
 
+def props_of(arguments: argparse.Namespace) -> list[str]:
+    """The properties files that a command was given."""
+    props = arguments.props or []
+    return [props] if isinstance(props, str) else props
+
+
 def command_lock(table: HoodieTable, arguments: argparse.Namespace, clock_ms: Clock, label: str) -> TableLock:
     """The lock that the properties name, for the other writers of the table; one for this process if they name none."""
-    props = arguments.props or []
-    options: LockOptions = lock_of(entries_of([props] if isinstance(props, str) else props, arguments.hoodie_conf))
+    options: LockOptions = lock_of(entries_of(props_of(arguments), arguments.hoodie_conf))
     return open_table_lock(
         options,
         table.config.name,

@@ -24,7 +24,7 @@ _LIST: Final = (
     ("table", "upgrade downgrade", "upgrade"),
     ("table", "health", "table_health"),
     ("table", "compact cluster", "compact_cluster"),
-    ("table", "clean archive savepoints savepoint restore rollback delete-partition", "table_services"),
+    ("table", "clean archive savepoints savepoint restore rollback delete-partition ttl", "table_services"),
     ("table", "insert-overwrite dedup", "insert_overwrite"),
     ("table", "page", "table_page"),
     ("services", "run", "services_run"),
@@ -55,7 +55,7 @@ commands:
   tagstream table  ...    timeline, commits, files, rows, validate, health, page: a Hudi table;
                           upgrade, downgrade: to another table version;
                           compact, cluster, clean, archive, savepoint, savepoints, restore, rollback,
-                          delete-partition, insert-overwrite, dedup
+                          delete-partition, ttl, insert-overwrite, dedup
   tagstream services run    compaction, cleaning and archiving in a separate process
   tagstream quarantine ...  list, show, count, replay: bad records that a job left out
   tagstream status ...    the state of a stream, and how its runs have ended

@@ -1,6 +1,6 @@
 """``tagstream table`` commands that change a table, with the writer lease and the table's lock.
 
-clean, archive, savepoint, savepoints, restore, rollback and delete-partition are in this file. `changing` makes such a
+clean, archive, savepoint, savepoints, restore, rollback, delete-partition and ttl are in this file. `changing` makes such a
 command; compact, cluster, insert-overwrite and dedup use it, too, and have their own files.
 """
 
@@ -10,9 +10,11 @@ import argparse
 from collections.abc import Callable
 
 from tagstream.cli.command import Clock, Command, add_lock_settings, add_table
-from tagstream.cli.exclusive import Exclusive, exclusive
+from tagstream.cli.exclusive import Exclusive, exclusive, props_of
 from tagstream.cli.output import Column, Fact, Output
 from tagstream.cli.table_health import readable
+from tagstream.streaming.options.cli import entries_of
+from tagstream.streaming.options.options import ttl_of
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.partitions import drop_unwritable
@@ -21,6 +23,7 @@ from tagstream.table.services.cleaning import clean, pending_cleans
 from tagstream.table.services.cleaning_plan import plan_table
 from tagstream.table.services.failed_writes import sweep
 from tagstream.table.services.options import ArchiveOptions, CleanOptions, CleanPolicy, check_retention
+from tagstream.table.services.partition_ttl import DAYS_KEY, TtlOptions, delete_expired, expired_partitions
 from tagstream.table.services.replaced_partitions import delete_partitions, groups_of_partitions
 from tagstream.table.services.restore import plan_restore, restore
 from tagstream.table.services.rollback_completed import plan_rollback_completed, rollback_completed
@@ -44,6 +47,7 @@ _SAVEPOINTS = (
     Column("comment", "comment"),
 )
 _GROUPS = (Column("partition_path", "partition"), Column("file_groups", "file groups", "count"))
+_EXPIRED = (Column("partition_path", "partition"),)
 _FLAGS = {
     "hoodie.keep.min.commits": "--min-commits", "hoodie.keep.max.commits": "--max-commits",
     "hoodie.clean.commits.retained": "--commits",
@@ -319,6 +323,29 @@ def _delete(table: HoodieTable, arguments: argparse.Namespace, out: Output, cloc
     return instant is not None
 
 
+def _add_ttl(out: argparse.ArgumentParser) -> None:
+    out.add_argument("--days", type=int, metavar="N", help=f"age in days ({DAYS_KEY} of --props otherwise)")
+
+
+def _ttl_options(arguments: argparse.Namespace) -> TtlOptions:
+    own = [] if arguments.days is None else [f"{DAYS_KEY}={arguments.days}"]
+    return ttl_of(entries_of(props_of(arguments), [*arguments.hoodie_conf, *own]))
+
+
+def _show_ttl(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> None:
+    found = expired_partitions(table, _ttl_options(arguments), clock_ms())
+    groups = groups_of_partitions(table, found.partitions)
+    out.listing("partitions", _GROUPS, ((path, len(groups[path])) for path in found.partitions))
+
+
+def _ttl(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock, check: Check) -> bool:
+    table.check_writable(keeps_metadata=True)
+    instant, found = delete_expired(table, _ttl_options(arguments), clock_ms, check)
+    out.listing("partitions", _EXPIRED, ((path,) for path in found.partitions))
+    out.facts([Fact("instant", "commit", instant, "name")])
+    return instant is not None
+
+
 COMMANDS = (
     under_lock(
         "clean",
@@ -356,5 +383,12 @@ COMMANDS = (
         _add_delete,
         _show_delete,
         _delete,
+    ),
+    under_lock(
+        "ttl",
+        "delete all rows of partitions that are older than some days, by the options hoodie.partition.ttl.*",
+        _add_ttl,
+        _show_ttl,
+        _ttl,
     ),
 )

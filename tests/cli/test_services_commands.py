@@ -1,4 +1,4 @@
-"""`tagstream table clean`, `archive`, `savepoint`, `restore`, `rollback`, `delete-partition`: said first, then done."""
+"""`tagstream table clean`, `archive`, `savepoint`, `restore`, `rollback`, `delete-partition`, `ttl`: shown, then done."""
 
 from __future__ import annotations
 
@@ -89,6 +89,21 @@ def test_delete_partition(writer: Writer) -> None:
     assert planned["partitions"] == [{"partition_path": "p1", "file_groups": 1}]
     assert {r["part"] for r in rows(writer)} == {"p0"}
     run("table", "delete-partition", "--target-base-path", writer.table.base_path, "--partition", "q", "--yes", code=1)
+
+
+def test_partitions_that_are_too_old(writer: Writer, capsys: pytest.CaptureFixture[str]) -> None:
+    at = ("--target-base-path", writer.table.base_path)
+    writer.now_ms += 10**12  # later than the machine's clock
+    writer.write([row(1, "p1", 50)])
+    wanted = [r for r in rows(writer) if r["part"] == "p1"]
+    planned, done = both(writer, "ttl", "--days", 3)
+    assert [each["partition_path"] for each in planned["partitions"]] == ["p0"]
+    assert done["partitions"] == [{"partition_path": "p0"}]
+    assert rows(writer) == wanted
+    again = run_json("table", "ttl", *at, "--hoodie-conf", "hoodie.partition.ttl.strategy.days.retain=3", "--yes")
+    assert (again["partitions"], again["changed"]) == ([], False)
+    run("table", "ttl", *at, "--yes", code=2)
+    assert "hoodie.partition.ttl.strategy.days.retain is not given" in capsys.readouterr().err
 
 
 def test_a_running_job_keeps_its_table(writer: Writer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,6 +34,7 @@ from tagstream.table.meta_client.properties import (
 )
 from tagstream.table.meta_client.table_config import DROP_KEY, MERGE_MODE_KEY, MergeMode, TableConfig
 from tagstream.table.schema.conform import alike
+from tagstream.table.services.partition_ttl import TTL_KEY
 from tagstream.table.services.upgrade import upgrade
 from tagstream.table.storage.opening import open_storage, same_place
 from tagstream.table.storage.storage import META_FOLDER, Storage
@@ -223,6 +224,7 @@ def new_config(options: Options) -> TableConfig:
             "set hoodie.write.table.version=8 or 9, or name only one field"
         )
     check_new(config)
+    _check_ttl(options, config)
     if waits_for_records(options):
         return config
     schema = read_schema_file(options)[0]  # create a table only when its schema can be used
@@ -280,12 +282,21 @@ def check_options(options: Options, config: TableConfig) -> None:
             f"but the job has {_time_rules_text(options.table.times)}; remove the keys {PREFIX}*, or set another "
             "--target-base-path"
         )
+    _check_ttl(options, config)
     generator = GENERATORS[options.table.key_generator].class_name
     chosen = any(options.is_set(f"hoodie.datasource.write.keygenerator.{x}") for x in ("type", "class"))
     if chosen and config.key_generator and config.key_generator != generator:
         raise TableConfigMismatchError(
             f"table {options.table.base_path} uses key generator {config.key_generator}, but the job has {generator}; "
             "with another key generator every key would be new: remove the option"
+        )
+
+
+def _check_ttl(options: Options, config: TableConfig) -> None:
+    if options.services.ttl is not None and not config.partition_fields:
+        raise ConfigError(
+            f"{options.origin(TTL_KEY)}: table {options.table.base_path} has no partitions, so none can expire; remove "
+            f"{TTL_KEY}"
         )
 
 

@@ -38,7 +38,7 @@ from tagstream.streaming.options.registry import REGISTRY
 from tagstream.streaming.options.resolve import Resolved, resolve
 from tagstream.streaming.options.run_options import RunOptions, StatusOptions
 from tagstream.streaming.options.schema_options import SchemaOptions, schema_options
-from tagstream.streaming.options.service_options import ServiceOptions, service_options
+from tagstream.streaming.options.service_options import ServiceOptions, service_options, ttl_options
 from tagstream.streaming.options.source_options import FileSourceOptions, KafkaOptions, SourceOptions
 from tagstream.streaming.options.sync_options import sync_options
 from tagstream.streaming.options.table_options import TableOptions
@@ -51,6 +51,7 @@ from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.locks.options import LockOptions
 from tagstream.table.meta_client.table_config import split_kinds
 from tagstream.table.option_fields import names_of, read
+from tagstream.table.services.partition_ttl import TtlOptions
 from tagstream.table.write.file_sizes import FileSizeOptions
 from tagstream.table.write.write_context import WriterOptions
 
@@ -224,6 +225,15 @@ def services_of(entries: Sequence[Entry]) -> ServiceOptions:
     r = resolve(REGISTRY, entries)
     options = service_options(r, r.opt_text("hoodie.index.type") or "")
     if r.problems:
+        raise ConfigError("\n".join(problem.text for problem in r.problems))
+    return options
+
+
+def ttl_of(entries: Sequence[Entry]) -> TtlOptions:
+    """The options of the partition TTL in a job's properties, for a command. ConfigError without a number of days."""
+    r = resolve(REGISTRY, entries)
+    options = ttl_options(r)
+    if options is None or r.problems:
         raise ConfigError("\n".join(problem.text for problem in r.problems))
     return options
 

@@ -43,14 +43,15 @@ from tagstream.table.locks.options import LockOptions
 from tagstream.table.option_fields import keys_of
 from tagstream.table.services.clustering_options import ClusteringOptions
 from tagstream.table.services.options import ArchiveOptions, CleanOptions, CompactionOptions
+from tagstream.table.services.partition_ttl import TtlOptions
 from tagstream.table.write.file_sizes import FileSizeOptions
 from tagstream.table.write.write_context import WriterOptions
 
 # The order of the sections of docs/reference/configuration.md.
 _SECTIONS = (
     "Job", "Table", "Partitions by time", "Source", "Formats", "Schema changes", "Records", "Transformations", "Index",
-    "Pull-type indexes", "HBASE index", "Files", "Metadata table", "Compaction", "Clustering", "Cleaning", "Archiving",
-    "Catalogues", "Other writers", OTHER,
+    "Pull-type indexes", "HBASE index", "Files", "Metadata table", "Compaction", "Clustering", "Partition TTL",
+    "Cleaning", "Archiving", "Catalogues", "Other writers", OTHER,
 )  # fmt: skip
 
 
@@ -77,6 +78,7 @@ _KEYS = (
     *keys_of(ServiceOptions),
     *keys_of(CompactionOptions, "Compaction"),
     *keys_of(ClusteringOptions, "Clustering"),
+    *keys_of(TtlOptions, "Partition TTL"),
     *keys_of(CleanOptions, "Cleaning"),
     *keys_of(ArchiveOptions, "Archiving"),
     *keys_of(MergeOptions, "Archiving"),

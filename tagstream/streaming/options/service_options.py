@@ -9,9 +9,10 @@ from itertools import pairwise
 from tagstream.streaming.options.resolve import Problem, Resolved
 from tagstream.table.config import ConfigKey, Kind
 from tagstream.table.history.archive_merge import MergeOptions
-from tagstream.table.option_fields import derived, key_name, option, read
+from tagstream.table.option_fields import derived, key_name, names_of, option, read
 from tagstream.table.services.clustering_options import ClusteringOptions
 from tagstream.table.services.options import ArchiveOptions, CleanOptions, CompactionOptions, Trigger
+from tagstream.table.services.partition_ttl import TTL_KEY, TtlOptions
 from tagstream.table.table_version import TableVersion
 
 _CLUSTER_INLINE, _CLUSTER_ASYNC = "hoodie.clustering.inline", "hoodie.clustering.async.enabled"
@@ -49,7 +50,8 @@ def clustering_options(r: Resolved, index_type: str) -> ClusteringOptions | None
     )
 
 
-_COMPACTION, _CLUSTERING, _CLEANING = "Compaction", "Clustering", "Cleaning"  # sections of the documentation
+# Sections of the documentation
+_COMPACTION, _CLUSTERING, _CLEANING, _TTL = "Compaction", "Clustering", "Cleaning", "Partition TTL"
 _COMPACT_INLINE, _COMPACT_ASYNC = "hoodie.compact.inline", "hoodie.datasource.compaction.async.enable"
 _SCHEDULE = "hoodie.compact.schedule.inline"
 _DISABLED = "hoodie.datasource.write.streaming.disable.compaction"
@@ -68,7 +70,7 @@ class CompactionMode(Enum):
 
 @dataclass(frozen=True)
 class ServiceOptions:
-    """``mode`` None: the table's version and the kind of run decide. ``clean``, ``archive``, ``clustering`` None: not run.
+    """``mode`` None: the table's version and the kind of run decide. A service whose options are None is not run.
 
     ``clusters_beside``, ``cleans_beside``: the work runs in parallel with the batches, not between two of them.
     ``rolls_back_clusterings``: another writer's plan is also rolled back if a batch has rows for its file groups.
@@ -162,6 +164,17 @@ class ServiceOptions:
         aliases=("hoodie.clean.async", "clean.async.enabled"),
         section=_CLEANING,
     )
+    ttl: TtlOptions | None = derived(
+        ConfigKey(
+            TTL_KEY,
+            Kind.BOOL,
+            "After a batch, delete the rows of partitions that are older than "
+            "`hoodie.partition.ttl.strategy.days.retain`; the index forgets their keys.",
+            default=False,
+            section=_TTL,
+        ),
+        default=None,
+    )
     rolls_back_clusterings: bool = option(
         "hoodie.clustering.rollback.pending.replacecommit.on.conflict",
         Kind.BOOL,
@@ -202,7 +215,13 @@ def service_options(r: Resolved, index_type: str) -> ServiceOptions:
         clean=read(CleanOptions, r) if r.flag("hoodie.clean.automatic") else None,
         archive=_archive(r, index_type, compaction.max_delta_commits if by_number else None),
         clustering=clustering_options(r, index_type),
+        ttl=ttl_options(r) if r.flag(TTL_KEY) else None,
     )
+
+
+def ttl_options(r: Resolved) -> TtlOptions | None:
+    """The given options; a problem without a number of days."""
+    return r.attempt(lambda: read(TtlOptions, r), None, *names_of(TtlOptions))
 
 
 def _mode(r: Resolved) -> CompactionMode | None:

@@ -1,4 +1,4 @@
-"""The table services between two batches: compaction, clustering, cleaning, archiving, in Hudi's order.
+"""The table services between two batches: compaction, clustering, expiry of partitions, cleaning, archiving.
 
 The first three may also run during batches. The batch is committed when they begin. A failed service is reported, and tried
 again after the next batch. The stream continues, and the table stays readable after a failure of a service. Only a lost
@@ -23,6 +23,7 @@ from tagstream.streaming.services.archiving import Archiving
 from tagstream.streaming.services.cleaning import Cleaning
 from tagstream.streaming.services.clustering import Clustering
 from tagstream.streaming.services.compaction import make_compaction
+from tagstream.streaming.services.expiry import Expiry
 from tagstream.streaming.services.service import Reach, TableService, Turn
 from tagstream.table.errors import LeaseLostError, TagstreamError
 from tagstream.table.steps import steps_of
@@ -36,7 +37,7 @@ _NO_BATCH = -1  # steps that run only between batches
 
 def make_services(job: JobContext, spark: SparkSession) -> list[TableService]:
     """All table services, in the order in which they run. A new one is added here."""
-    return [make_compaction(job, spark), Clustering(job, spark), Cleaning(job, spark), Archiving(job)]
+    return [make_compaction(job, spark), Clustering(job, spark), Expiry(job), Cleaning(job, spark), Archiving(job)]
 
 
 class TableServices:

@@ -130,11 +130,6 @@ REFUSED_KEYS = (
 REFUSED_FAMILIES = (
     *(Family(prefix, _BUCKETS) for prefix in BUCKET_FAMILIES),
     Family(
-        "hoodie.partition.ttl.",
-        "partitions are not deleted for their age; run Hudi's own TTL service in parallel with the job, and remove "
-        "this key here",
-    ),
-    Family(
         "hoodie.streamer.transformer.",
         "none of the given transformers reads this key (docs/guide/dataframes.md#transformations); remove it",
     ),
