@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -164,12 +165,10 @@ class Table:
         >>> for batch in open_table("/data/tables/orders").changes(since="2026-01-31"):  # doctest: +SKIP
         ...     print(batch.column("op"))
         """
-        times = [
+        after, last = (
             None if each is None else self._instant(name, each) for name, each in (("since", since), ("until", until))
-        ]
-        schema, parts = changes_between(
-            self._table, *times, check_past=lambda timeline, as_of: check_past(self._table, timeline, as_of)
         )
+        schema, parts = changes_between(self._table, after, last, partial(check_past, self._table))
         return pa.RecordBatchReader.from_batches(schema, _batches(schema, parts))
 
     def timeline(self) -> tuple[Instant, ...]:

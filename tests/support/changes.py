@@ -25,7 +25,9 @@ def change(op: str, instant: str, before: Mapping[str, Any] | None, after: Mappi
 def _text(image: Mapping[str, Any] | None) -> str:
     if image is None:
         return ""
-    return json.dumps({k: v for k, v in image.items() if k not in META_COLUMNS and v is not None}, sort_keys=True, default=str)
+    return json.dumps(
+        {k: v for k, v in image.items() if k not in META_COLUMNS and v is not None}, sort_keys=True, default=str
+    )
 
 
 @dataclass
@@ -67,7 +69,9 @@ class Recorder:
                 old = self.writer.live[key]
                 part = rnd.choice(PARTS) if rnd.random() < 0.3 else old["part"]
                 name = None if rnd.random() < 0.2 else f"n{number}"
-                rows.append({**old, "part": part, "ver": old["ver"] + 1, "name": name, "amount": rnd.randrange(100) / 4})
+                rows.append(
+                    {**old, "part": part, "ver": old["ver"] + 1, "name": name, "amount": rnd.randrange(100) / 4}
+                )
             first = 100 * number
             rows += [row(first + n, rnd.choice(PARTS), 1, f"new {number}") for n in range(rnd.randrange(1, 6))]
             self.write(rows, gone)

@@ -85,7 +85,9 @@ def _encoded(values: pa.Array, avro: Any, namespace: str, names: Names, path: st
     if kind == "array":
         return _blocks(values, _encoded(values.flatten(), record["items"], namespace, names, f"{path}.element"))
     if kind == "map":
-        entries = pa.ListArray.from_arrays(_offsets(values), pa.StructArray.from_arrays([values.keys, values.items], ["k", "v"]))
+        entries = pa.ListArray.from_arrays(
+            _offsets(values), pa.StructArray.from_arrays([values.keys, values.items], ["k", "v"])
+        )
         entries = entries.flatten()
         keys, items = entries.field(0), _encoded(entries.field(1), record["values"], namespace, names, f"{path}.value")
         return _blocks(values, _join([prefixed(keys), items], len(keys)))

@@ -110,4 +110,3 @@ def read_change_file(storage: Storage, rel: str) -> pa.Table:
     if not found:
         raise CorruptFileError(f"{storage.where(rel)} is a change file without a block: restore the file")
     return pa.concat_tables(found)
-

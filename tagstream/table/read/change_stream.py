@@ -55,7 +55,11 @@ def changes_between(
 
 def _writes(timeline: Timeline, since: str | None, until: str | None) -> list[Instant]:
     """The completed writes of this time, in the order of their times."""
-    found = [i for i in timeline.completed_writes if (since is None or _time(i) > since) and (until is None or _time(i) <= until)]
+    found = [
+        i
+        for i in timeline.completed_writes
+        if (since is None or _time(i) > since) and (until is None or _time(i) <= until)
+    ]
     return sorted(found, key=lambda i: (_time(i), i.time))
 
 

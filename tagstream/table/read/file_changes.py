@@ -6,7 +6,7 @@
 - A replaced file group: each row of its last slice was deleted.
 - Tables without change data capture: a base file is compared with the one before.
 
-A row whose new version has the time of the write was inserted or updated by it. So a late record is no change.
+A row whose new version has the time of the write was inserted or updated by it. A late record changes nothing.
 """
 
 from __future__ import annotations
@@ -90,7 +90,11 @@ class ChangeReader:
         for rel in stat.change_files:
             found = read_change_file(self.table.storage, rel)
             keys = found.column("record_key") if "record_key" in found.column_names else None
-            images = {name: self._logged_image(stat, found, name, rel) for name in (BEFORE, AFTER) if name in found.column_names}
+            images = {
+                name: self._logged_image(stat, found, name, rel)
+                for name in (BEFORE, AFTER)
+                if name in found.column_names
+            }
             op = found.column(OPERATION)
             if keys is not None and BEFORE not in images:
                 wanted = pc.invert(pc.equal(op, INSERT))
@@ -110,7 +114,9 @@ class ChangeReader:
         rows = with_path_columns(from_file(stored, self.row_schema, self.table.storage.where(rel)), values)
         return self._image(rows, image.is_null())
 
-    def _looked_up(self, batches: Iterable[pa.Table], keys: pa.ChunkedArray, wanted: pa.ChunkedArray, rel: str) -> pa.Array:
+    def _looked_up(
+        self, batches: Iterable[pa.Table], keys: pa.ChunkedArray, wanted: pa.ChunkedArray, rel: str
+    ) -> pa.Array:
         """The rows with these keys as images; null where none is wanted."""
         asked = chunks.flat(keys.filter(wanted))
         rows = self._only(batches, asked)

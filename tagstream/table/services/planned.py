@@ -169,11 +169,10 @@ def base_files(table: HoodieTable, instant: str, groups: Groups) -> list[str]:
     for partition, file_ids in sorted(groups.items()):
         for name in table.storage.names(partition):
             base, log = parse_base_file_name(name), parse_log_file_name(name)
-            if base is not None and base.instant == instant and (file_ids is None or base.file_id in file_ids):
+            is_base = base is not None and base.instant == instant
+            is_change = log is not None and log.is_cdc and log.base_instant == instant
+            if (is_base or is_change) and (file_ids is None or file_id_of(name) in file_ids):
                 found.append(join(partition, name))
-            elif log is not None and log.is_cdc and log.base_instant == instant:
-                if file_ids is None or log.file_id in file_ids:
-                    found.append(join(partition, name))
     return found
 
 

@@ -51,7 +51,7 @@ class ChangeLog:
         self._put("d", rows, None)
 
     def merged(self, old: pa.Table, gone: _Rows, at: _Rows, after: pa.Table) -> None:
-        """Rows of a batch of the base file before: ``gone`` were deleted, those at ``at`` have the new versions ``after``."""
+        """Rows of a batch of the base file before: ``gone`` were deleted, ``after`` are new versions of those at ``at``."""
         if len(gone):
             self.deleted(chunks.take(old, gone))
         if len(at):

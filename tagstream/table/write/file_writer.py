@@ -144,7 +144,9 @@ def write_file_group(
 def _goes_to_base_file(table: HoodieTable, ctx: WriteContext, file_slice: FileSlice | None, upserts: pa.Table) -> bool:
     """For merge-on-read: whether inserts go to a base file. It never replaces a base file that has logs."""
     if file_slice is None:
-        logs_changes = table.config.change_logging is not None  # Hudi reads the changes of a log with its base file only
+        logs_changes = (
+            table.config.change_logging is not None
+        )  # Hudi reads the changes of a log with its base file only
         return logs_changes or ctx.options.inserts_to_base_files or ctx.options.groups_begin_with_base_files
     if not ctx.options.inserts_to_base_files:
         return False
