@@ -37,6 +37,7 @@ class Recorder:
     writer: Writer
     expected: list[Change] = field(default_factory=list)
     instants: list[str] = field(default_factory=list)
+    made: int = 0
 
     def write(self, upserts: Sequence[Row] = (), deletes: Iterable[str] = ()) -> str:
         """One commit of the writer."""
@@ -72,8 +73,9 @@ class Recorder:
                 rows.append(
                     {**old, "part": part, "ver": old["ver"] + 1, "name": name, "amount": rnd.randrange(100) / 4}
                 )
-            first = 100 * number
-            rows += [row(first + n, rnd.choice(PARTS), 1, f"new {number}") for n in range(rnd.randrange(1, 6))]
+            for _ in range(rnd.randrange(1, 6)):
+                self.made += 1
+                rows.append(row(self.made, rnd.choice(PARTS), 1, f"new {number}"))
             self.write(rows, gone)
             between(number)
 

@@ -97,7 +97,9 @@ def _check_archive(table: HoodieTable, timeline: Timeline, since: str | None) ->
     active = {instant.time for instant in timeline.completed_writes}
     archived = [a for a in table.archived_after(since or "") if a.time not in active and a.metadata is not None]
     if archived:
-        newest = max(action.completion_time or action.time for action in archived)
+        # Up to version 7 a write counts by its instant; its completion time there is that of a file.
+        by_end = table.config.has_completion_times
+        newest = max((action.completion_time if by_end else None) or action.time for action in archived)
         raise MissingChangesError(
             f"writes of table {table.config.name} at {table.base_path} after {since or 'its begin'} are archived, and "
             f"their changes cannot be read: read the changes since {newest}; hoodie.keep.min.commits sets how many writes "
