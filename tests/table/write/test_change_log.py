@@ -116,6 +116,7 @@ def test_file_groups_of_a_table_with_logs_begin_with_a_base_file(tmp_path: Path)
     assert [stat.log_version for stat in newest_stats(writer)] == [None]
 
 
+@pytest.mark.extended("each step", first=("MERGE_ON_READ-publish", "COPY_ON_WRITE-told"))
 @pytest.mark.parametrize("step", ["request", "inflight", "files", "publish", "told"])
 @pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
 def test_a_rollback_leaves_no_change_file(table_type: str, step: str, tmp_path: Path) -> None:
