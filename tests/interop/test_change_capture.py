@@ -53,10 +53,11 @@ def ours(table: Path | str, **times: Any) -> list[Change]:
 
 
 def compacted(writer: Writer) -> None:
+    """Compact the slices that have logs."""
     tick = clock(writer)
     instant = schedule_compaction(writer.table, ALL, tick, force=True)
-    assert instant is not None
-    compact(writer.table.reload(), instant, tick)
+    if instant is not None:
+        compact(writer.table.reload(), instant, tick)
 
 
 def test_hudi_reads_our_changes(hudi: HudiSpark, tmp_path: Path) -> None:
@@ -80,6 +81,10 @@ def test_hudi_reads_our_changes(hudi: HudiSpark, tmp_path: Path) -> None:
 
         found.random_commits(6, seed, between)
         kind = (release, table_type, version, mode)
+        done = [
+            writer.table.timeline().metadata(writer.table.storage, i) for i in writer.table.timeline().completed_writes
+        ]
+        assert any(each.is_compaction for each in done) == (table_type == MERGE_ON_READ), kind
         assert by_hudi(hudi, writer.table.base_path) == sorted(found.expected), kind
         assert ours(writer.table.base_path) == sorted(found.expected), kind
         times = {i.time: i.completion_time or i.time for i in writer.table.timeline().completed_writes}
