@@ -169,7 +169,7 @@ class Table:
             None if each is None else self._instant(name, each) for name, each in (("since", since), ("until", until))
         )
         schema, parts = changes_between(self._table, after, last, partial(check_past, self._table))
-        return pa.RecordBatchReader.from_batches(schema, _batches(schema, parts))
+        return pa.RecordBatchReader.from_batches(schema, (batch for part in parts for batch in part.to_batches()))
 
     def timeline(self) -> tuple[Instant, ...]:
         """The actions on the active timeline, oldest first: ``time``, ``action``, ``state``, ``completion_time``.

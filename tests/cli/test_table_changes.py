@@ -29,7 +29,7 @@ def test_changes_are_shown_and_written(tmp_path: Path, capsys: pytest.CaptureFix
     assert "no changes" in run(*table, "--since", last + "9")
     run(*table, "--since", since, "--out", tmp_path / "c.parquet")
     assert of_ours(pq.read_table(tmp_path / "c.parquet")) == wanted
-    run(*table, "--out", tmp_path / "c.parquet", code=2)
+    run(*table, "--out", tmp_path / "c.parquet", code=1)
     assert "c.parquet exists; give another --out" in capsys.readouterr().err
     assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["c.parquet"]
     assert run_json(*table, "--until", since)["changes"][0]["op"] == "i"

@@ -49,8 +49,8 @@ class ChangeReader:
 
     @property
     def row_schema(self) -> pa.Schema:
-        """The columns of an image."""
-        return pa.schema([field for field in self.schema if not is_meta_column(field.name)])
+        """The columns of an image. All are nullable: Arrow has no required members in a struct that may be null."""
+        return pa.schema([field.with_nullable(True) for field in self.schema if not is_meta_column(field.name)])
 
     @property
     def change_schema(self) -> pa.Schema:

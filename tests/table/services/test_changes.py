@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from tagstream.errors import MissingChangesError
@@ -28,7 +29,7 @@ from tests.support.table_version import table_version
 from tests.table.metadata.case import Case
 from tests.table.services.clusters import learn, plan_and_cluster
 from tests.table.services.compaction_compacting import ALL, clock
-from tests.table.writer import Writer
+from tests.table.writer import SCHEMA, Writer, row
 
 pytestmark = pytest.mark.table_versions(6, 8, 9)
 ARCHIVED = ArchiveOptions(min_commits=2, max_commits=3)
@@ -221,3 +222,21 @@ def test_the_images_are_the_rows(tmp_path: Path) -> None:
     assert [rows.schema.field(name).type.fields for name in ("before", "after")] == [list(schema)] * 2
     live = {r["id"]: r for r in read_snapshot(found.writer.table).select(schema.names).to_pylist()}
     assert {k: json.dumps(v) for k, v in applied({}, of_ours(rows)).items()}.keys() == live.keys()
+
+
+@pytest.mark.extended("more kinds of tables", first=("v9-MERGE_ON_READ",))
+@pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_required_and_nested_columns(table_type: str, tmp_path: Path) -> None:
+    required = [field.with_nullable(field.name == "name") for field in SCHEMA]
+    schema = pa.schema([*required, pa.field("n", pa.struct([pa.field("a", pa.int32(), nullable=False)])),
+                        pa.field("l", pa.list_(pa.string()), nullable=False)])  # fmt: skip
+    settings = {"change_logging": LoggingMode.DATA_BEFORE_AFTER}
+    writer = Writer.without_metadata(tmp_path, table_type, schema=schema, groups=1, settings=settings)
+    found = Recorder(writer)
+    rows = [{**row(n, "p0", 1), "n": None if n % 2 else {"a": n}, "l": ["x"] * n} for n in range(4)]
+    found.write(rows)
+    found.write([{**rows[1], "ver": 2, "l": []}, {**row(9, "p0", 2), "n": {"a": 9}, "l": ["y"]}], ["k2"])
+    if table_type == MERGE_ON_READ:
+        compacted(writer)
+    found.write([{**rows[0], "ver": 3, "name": None}])
+    assert changes(writer) == sorted(found.expected)
