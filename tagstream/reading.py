@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.names import instant_from_ms
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import listed_by_metadata
+from tagstream.table.read.change_stream import changes_between
 from tagstream.table.read.filters import Comparison, bind
 from tagstream.table.read.snapshot import scan_snapshot, snapshot_schema
 from tagstream.table.schema.schema import META_COLUMNS
@@ -146,6 +148,28 @@ class Table:
         if times[0] is not None:
             check_past(self._table, self._table.timeline(), times[0])
         return Scan(self._table, wanted, tuple(comparisons), *times)
+
+    def changes(self, since: Moment | None = None, until: Moment | None = None) -> pa.RecordBatchReader:
+        """The inserts, updates and deletes of the writes after ``since`` and up to ``until``, as an Arrow stream.
+
+        The columns are ``op`` (``i``, ``u``, ``d``), ``ts_ms`` (the instant of the write), ``before`` and ``after``
+        (structs of the table's columns, null where there is no row). The times are given as in :meth:`scan`. A row that
+        moves to another partition is a delete and an insert. The changes of one write have no order.
+
+        A table with change data capture (``hoodie.table.cdc.enabled``) gives what Hudi's CDC query gives. In other tables
+        the changes are inferred from the file slices before and after each write, which reads these files.
+
+        Raises ConfigError for a time that cannot be parsed. Raises MissingChangesError when a write of this time is
+        archived, its files were deleted, or its changes were not logged; it names the time from which they can be read.
+
+        >>> for batch in open_table("/data/tables/orders").changes(since="2026-01-31"):  # doctest: +SKIP
+        ...     print(batch.column("op"))
+        """
+        after, last = (
+            None if each is None else self._instant(name, each) for name, each in (("since", since), ("until", until))
+        )
+        schema, parts = changes_between(self._table, after, last, partial(check_past, self._table))
+        return pa.RecordBatchReader.from_batches(schema, (batch for part in parts for batch in part.to_batches()))
 
     def timeline(self) -> tuple[Instant, ...]:
         """The actions on the active timeline, oldest first: ``time``, ``action``, ``state``, ``completion_time``.

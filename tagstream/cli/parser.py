@@ -22,6 +22,7 @@ _LIST: Final = (
     ("index", "advise", "advise"),
     ("table", "timeline commits files rows validate", "table"),
     ("table", "upgrade downgrade", "upgrade"),
+    ("table", "changes", "table_changes"),
     ("table", "health", "table_health"),
     ("table", "compact cluster", "compact_cluster"),
     ("table", "clean archive savepoints savepoint restore rollback delete-partition ttl", "table_services"),
@@ -52,7 +53,7 @@ usage: tagstream stream --props FILE --target-base-path PATH --target-table NAME
 commands:
   tagstream stream ...    the streaming job, the same as run_stream.py (also if only flags are given)
   tagstream index  ...    get, stats, export, import, verify: the index in a checkpoint; advise: choose an index
-  tagstream table  ...    timeline, commits, files, rows, validate, health, page: a Hudi table;
+  tagstream table  ...    timeline, commits, files, rows, changes, validate, health, page: a Hudi table;
                           upgrade, downgrade: to another table version;
                           compact, cluster, clean, archive, savepoint, savepoints, restore, rollback,
                           delete-partition, ttl, insert-overwrite, dedup

@@ -73,6 +73,10 @@ class CleanedPastError(TableError):
     """A read as of an earlier instant needs files that a clean has deleted."""
 
 
+class MissingChangesError(TableError):
+    """The changes of a write cannot be read: they were not logged, or the write is archived or its files are deleted."""
+
+
 class InvalidPartitionPathError(TableError):
     """A partition path would leave the table's folder or cannot be a folder name."""
 

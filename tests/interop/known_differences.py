@@ -96,7 +96,7 @@ TIMELINE = (
           "tells our own rollback that files were published by the driver only; Hudi reads no extra metadata there"),
     Known(r"timeline <I\d+>\.deltacommit stat .* logFiles", anything, anything,
           "version 6 names all logs of the slice, so that a commit grows with them; we name the file it wrote, as version 8 "
-          "does: only change data capture reads more, and tables with it are refused", both=the_last_of),
+          "does: only change data capture reads more, and tables with it get all", both=the_last_of),
     Known(r"timeline <I\d+>\.(deltacommit\.)?inflight partitionToWriteStats",
           lambda v: isinstance(v, dict) and bool(v), {},
           "the workload profile, planned per partition before the write; only a rollback by listing reads it, and "

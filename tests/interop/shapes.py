@@ -105,6 +105,8 @@ WRITTEN = {
     "cow_v9_parquet_metafile": Shape(THREE, mor=False, options={"hoodie.partition.metafile.use.base.format": "true"}),
     "mor_v6": Shape(FOUR, 6),
     "cow_v6_overwritten": Shape((*THREE, OVERWRITTEN, BACK), 6, mor=False),
+    "cow_v9_cdc": Shape((FIRST, CHANGED), mor=False, options={"hoodie.table.cdc.enabled": "true"}),
+    "mor_v9_cdc": Shape(THREE, options={"hoodie.table.cdc.enabled": "true"}),
 }  # fmt: skip
 READ = {
     "mor_v9_ignore_defaults": Shape(
@@ -118,7 +120,6 @@ READ = {
         options={_PAYLOAD: f"{_MODEL}PartialUpdateAvroPayload"},
         refused="PartialUpdateAvroPayload",
     ),
-    "cow_v9_cdc": Shape((FIRST, CHANGED), mor=False, options={"hoodie.table.cdc.enabled": "true"}, refused="cdc.enabled"),
     "cow_v9_renamed": Shape(
         (
             FIRST,

@@ -21,7 +21,13 @@ from tagstream.streaming.errors import CheckpointError, LastingError, StreamErro
 from tagstream.streaming.job.environment import check_java, check_master, check_s3a
 from tagstream.streaming.job.error_table import check_place
 from tagstream.streaming.job.schema_match import stream_schema, waits_for_records
-from tagstream.streaming.job.table_match import planned_table, table_lock, upgraded_fields, wants_upgrade
+from tagstream.streaming.job.table_match import (
+    planned_table,
+    table_lock,
+    turns_on_changes,
+    upgraded_fields,
+    wants_upgrade,
+)
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.recovery.same_table import check_table, is_unused
 from tagstream.streaming.source.connector import check_connector
@@ -105,6 +111,8 @@ def _check_places(options: Options, now_ms: int) -> Ready:
     if options.run.bootstrap_only and table.timeline().newest_completed is None:
         return Ready(table, planned.new, planned.changes, taken_over, ())
     readers = () if options.run.bootstrap_only else _catalog_warnings(options, table)
+    if (turned_on := None if planned.new or planned.changes else turns_on_changes(options, table)) is not None:
+        readers = (*readers, turned_on)
     index = make_index(options.index, table.config.record_key_fields)
     if index is not None:
         index.check()

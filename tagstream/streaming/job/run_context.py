@@ -130,13 +130,15 @@ def inserts_to_base_files(options: Options, table: HoodieTable) -> str:
     """Whether new records of a merge-on-read table go to base files: "true", "false" or "first", as the option says.
 
     Without the option: "true" with a metadata table of version 8 or later, since hudi-rs skips file groups without a
-    base file there.
+    base file there. Never "false" with change data capture.
     """
-    if _BASE_INSERTS in options.explicit or not table.config.has_completion_times:
-        return options.index.inserts_to_base_files
-    will_have = options.metadata.is_made(table.config.version) and table.timeline().newest is None
-    keeps = options.metadata.enable is not False and (bool(table.config.metadata_partitions) or will_have)
-    return str(keeps).lower()
+    found = options.index.inserts_to_base_files
+    if _BASE_INSERTS not in options.explicit and table.config.has_completion_times:
+        will_have = options.metadata.is_made(table.config.version) and table.timeline().newest is None
+        keeps = options.metadata.enable is not False and (bool(table.config.metadata_partitions) or will_have)
+        found = str(keeps).lower()
+    # Hudi reads the changes in a log only if its file group has a base file.
+    return "first" if found == "false" and table.config.change_logging is not None else found
 
 
 def _as_first_spelled(options: Options, stream_id: str) -> Options:

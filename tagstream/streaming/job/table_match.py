@@ -31,8 +31,16 @@ from tagstream.table.meta_client.properties import (
     has_kinds,
     new_properties,
     replace_properties,
+    update_properties,
 )
-from tagstream.table.meta_client.table_config import DROP_KEY, MERGE_MODE_KEY, MergeMode, TableConfig
+from tagstream.table.meta_client.table_config import (
+    CDC_KEY,
+    CDC_MODE_KEY,
+    DROP_KEY,
+    MERGE_MODE_KEY,
+    MergeMode,
+    TableConfig,
+)
 from tagstream.table.schema.conform import alike
 from tagstream.table.services.partition_ttl import TTL_KEY
 from tagstream.table.services.upgrade import upgrade
@@ -104,7 +112,7 @@ def open_or_create(options: Options, now_ms: int) -> HoodieTable:
         except TableConfigMismatchError:  # another stream has just made it
             planned = planned_table(options)
     if planned.changes is None:
-        return _upgraded(options, planned.table, now_ms)
+        return _with_change_logging(options, _upgraded(options, planned.table, now_ms), now_ms)
     storage = planned.table.storage
     lease = leases.acquire(storage, LeaseOwner.this_process("new properties"), now_ms, LEASE_MS)
     try:
@@ -150,6 +158,37 @@ def _upgraded(options: Options, table: HoodieTable, now_ms: int) -> HoodieTable:
             done.before,
             done.after,
         )
+    finally:
+        leases.release(table.storage, lease)
+    return table.reload()
+
+
+def turns_on_changes(options: Options, table: HoodieTable) -> str | None:
+    """What a start says of change data capture that it turns on; None where the table has it, or is not to get it."""
+    if not options.table.logs_changes or options.run.bootstrap_only or table.config.change_logging is not None:
+        return None
+    done = table.timeline().completed_writes
+    newest = max((instant.completion_time or instant.time for instant in done), default=None)
+    since = (
+        f"its change stream begins after {newest}: changes can be read since this time"
+        if newest
+        else "it has no commit"
+    )
+    alone = ""
+    if newest and table.config.is_merge_on_read:
+        alone = "; Hudi cannot read the changes of file groups without a base file, so compact the table first if it has any"
+    return f"table {table.base_path} gets {CDC_KEY}=true with {options.table.logging_mode}: {since}{alone}"
+
+
+def _with_change_logging(options: Options, table: HoodieTable, now_ms: int) -> HoodieTable:
+    """Turn on change data capture if the options ask for it, while the job holds the writer lease."""
+    if turns_on_changes(options, table) is None:
+        return table
+    lease = leases.acquire(table.storage, LeaseOwner.this_process("change data capture"), now_ms, LEASE_MS)
+    try:
+        if turns_on_changes(options, table.reload()) is not None:
+            changed = {CDC_KEY: "true", CDC_MODE_KEY: options.table.logging_mode.value}
+            update_properties(table.storage, changed, now_ms)  # a start's warnings say so
     finally:
         leases.release(table.storage, lease)
     return table.reload()
@@ -216,6 +255,7 @@ def new_config(options: Options) -> TableConfig:
         url_encode=options.table.url_encode,
         drops_partition_columns=options.table.drop_partition_columns,
         merge_mode=MergeMode.EVENT_TIME if options.table.ordering_fields else MergeMode.COMMIT_TIME,
+        change_logging=options.table.change_logging,
     )
     if len(config.ordering_fields) > 1 and not config.table_version.several_ordering_fields:
         raise ConfigError(
@@ -242,7 +282,7 @@ def new_config(options: Options) -> TableConfig:
 
 def check_options(options: Options, config: TableConfig) -> None:
     """TableConfigMismatchError where a setting that the user gave differs from the table's."""
-    given = (
+    given: tuple[tuple[str, object, object], ...] = (
         ("hoodie.table.name", options.table.name, config.name),
         ("hoodie.datasource.write.table.type", options.table.type, config.table_type),
         ("hoodie.datasource.write.recordkey.field", options.table.record_key_fields, config.record_key_fields),
@@ -252,6 +292,11 @@ def check_options(options: Options, config: TableConfig) -> None:
         ("hoodie.datasource.write.partitionpath.urlencode", options.table.url_encode, config.url_encode),
         (DROP_KEY, options.table.drop_partition_columns, config.drops_partition_columns),
     )
+    if config.change_logging is not None:
+        given += (
+            (CDC_KEY, options.table.logs_changes, True),
+            (CDC_MODE_KEY, options.table.logging_mode, config.change_logging),
+        )
     for key, asked, have in given:
         if options.is_set(key) and asked != have:
             raise TableConfigMismatchError(

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tagstream.table.config import ConfigKey, Kind
+from tagstream.table.file_group.change_file import OLD_MODES, LoggingMode
 from tagstream.table.keys.generators import (
     KEYGEN_PACKAGE,
     REFUSED_CLASSES,
@@ -19,6 +20,7 @@ from tagstream.table.keys.generators import (
     type_spellings,
 )
 from tagstream.table.keys.time_partition import OLD_PREFIX, PREFIX, TimePartition
+from tagstream.table.meta_client.table_config import CDC_KEY, CDC_MODE_KEY
 from tagstream.table.option_fields import derived, option
 from tagstream.table.read.stored_keys import CHECK_STORED
 from tagstream.table.table_version import VERSIONS
@@ -287,6 +289,32 @@ class TableOptions:
             refused_values={"CUSTOM": "records are merged by event time or by commit time"},
         ),
     )
+    logs_changes: bool = option(
+        CDC_KEY,
+        Kind.BOOL,
+        "Change data capture: base files get change files with the row before and after each change, which Hudi's CDC "
+        "query and `tagstream table changes` read. In an existing table it is turned on at the start, and its change "
+        "stream begins with the next commit. It cannot be turned off by this key. New file groups of a merge-on-read "
+        "table begin with a base file.",
+        default=False,
+    )
+    logging_mode: LoggingMode = option(
+        CDC_MODE_KEY,
+        Kind.CHOICE,
+        "What change files have: the row before and after, the row before, or only the record key. Readers take what is "
+        "missing from the base files. An existing table keeps its mode.",
+        default=LoggingMode.DATA_BEFORE_AFTER.value,
+        values={
+            **{mode.value: mode.value for mode in LoggingMode},
+            **{name: mode.value for name, mode in OLD_MODES.items()},
+        },
+        convert=LoggingMode,
+    )
     time_fields: tuple[str, ...] = ()
     times: TimePartition | None = None
     time_keys: Mapping[str, str] = derived(*_TIME_KEYS)
+
+    @property
+    def change_logging(self) -> LoggingMode | None:
+        """What the change files of a new table have; None without change data capture."""
+        return self.logging_mode if self.logs_changes else None

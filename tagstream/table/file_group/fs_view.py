@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from tagstream.table.file_group.names import join, list_partitions, parse_base_file_name, parse_log_file_name
@@ -50,6 +50,7 @@ class FileSlice:
     """One version of a file group. Up to version 7 new log files of the group use ``base_instant``.
 
     ``next_log_version`` is the next free log version, after all files in the folder, including those of failed writes.
+    ``change_files``: those of the base file; only :meth:`FileSystemView.all_slices` finds them.
     """
 
     partition_path: str
@@ -58,6 +59,7 @@ class FileSlice:
     base_file: BaseFile | None
     log_files: tuple[LogFile, ...] = ()
     next_log_version: int = 1
+    change_files: tuple[LogFile, ...] = ()
 
     @property
     def base_path(self) -> str | None:
@@ -85,6 +87,7 @@ class _Group:
     file_id: str
     bases: list[BaseFile]
     logs: list[LogFile]
+    changes: list[LogFile] = field(default_factory=list)
 
 
 class ArchivedTimes(Protocol):
@@ -205,9 +208,10 @@ class FileSystemView:
                 group.bases.append(BaseFile(name, base.file_id, base.instant, size))
                 continue
             log = parse_log_file_name(name)
-            if log is not None and not log.is_cdc and (only is None or log.file_id in only):
+            if log is not None and (only is None or log.file_id in only):
                 group = groups.setdefault(log.file_id, _Group(log.file_id, [], []))
-                group.logs.append(LogFile(name, log.file_id, log.base_instant, log.version, log.write_token, size))
+                file = LogFile(name, log.file_id, log.base_instant, log.version, log.write_token, size)
+                (group.changes if log.is_cdc else group.logs).append(file)
         return groups
 
     def _files(self, partition_path: str, only: frozenset[str] | None) -> Iterator[tuple[str, int]]:
@@ -295,7 +299,9 @@ def _slices(
         own = sorted((base for base in bases if base.instant == time), key=lambda base: base.name)
         found += [FileSlice(partition_path, group.file_id, time, base) for base in own[:-1]]
         newest = own[-1] if own else None
-        found.append(FileSlice(partition_path, group.file_id, time, newest, tuple(logs.get(time, ()))))
+        changes = tuple(sorted((file for file in group.changes if file.time == time), key=lambda file: file.order))
+        slice_logs = tuple(logs.get(time, ()))
+        found.append(FileSlice(partition_path, group.file_id, time, newest, slice_logs, change_files=changes))
     return tuple(found)
 
 

@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from tagstream.table.errors import CorruptFileError, UnsupportedTableError
 from tagstream.table.file_group import delete_block
+from tagstream.table.file_group.avro_encoder import encode_records
 from tagstream.table.file_group.delete_block import DeleteRecords
 from tagstream.table.file_group.log_format import (
     I32,
@@ -31,6 +32,8 @@ from tagstream.table.file_group.log_format import (
     HeaderKey,
     decode_header,
     encode_block,
+    framed,
+    joined,
     zigzag,
 )
 from tagstream.table.file_group.parquet_options import BLOCK_SAMPLE, writer_options
@@ -65,20 +68,14 @@ def decode(content: bytes, avro_json: str, where: str, columns: Collection[str] 
 def encode(rows: pa.Table, avro_json: str) -> bytes:
     """Content of a block of these rows; ``avro_json`` is their schema, with meta columns.
 
-    A row loop, because there is no compiled writer from Arrow (measured: 20 us for a record of 10 plain columns).
+    UnsupportedTableError for rows that do not fit it.
     """
-    plain = _plain(json.loads(avro_json))
-    parsed = fastavro.parse_schema(plain)
-    numbers = conform(rows, avro_to_arrow(plain, keep_meta=True), "the rows of an Avro block")
-    out, record = io.BytesIO(), io.BytesIO()
-    out.write(struct.pack(">ii", _VERSION, rows.num_rows))
-    for batch in numbers.to_batches(max_chunksize=_CHUNK):
-        for row in batch.to_pylist(maps_as_pydicts="strict"):
-            record.seek(0)
-            fastavro.schemaless_writer(record, parsed, row)
-            out.write(I32.pack(record.tell()))
-            out.write(record.getbuffer()[: record.tell()])
-    return out.getvalue()
+    avro = json.loads(avro_json)
+    rows = conform(rows, avro_to_arrow(avro, keep_meta=True), "the rows of an Avro block")
+    out = [struct.pack(">ii", _VERSION, rows.num_rows)]
+    for records in encode_records(rows, avro):
+        out.append(joined(framed(records)))
+    return b"".join(out)
 
 
 def _batch(records: list[dict[str, Any]], schema: pa.Schema) -> pa.RecordBatch:

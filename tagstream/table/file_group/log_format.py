@@ -149,9 +149,10 @@ def read_zigzag(data: bytes, at: int) -> tuple[int, int]:
 def zigzags(values: npt.NDArray[np.int64]) -> pa.Array:
     """Binary array with the :func:`zigzag` of each number."""
     rest = ((values << 1) ^ (values >> 63)).view(np.uint64)
-    groups = (rest[:, None] >> (np.arange(_LONGEST, dtype=np.uint64) * np.uint64(7))).astype(np.uint64)
+    most = max(1, -(-int(rest.max(initial=0)).bit_length() // 7))
+    groups = rest[:, None] >> (np.arange(most, dtype=np.uint64) * np.uint64(7))
     lengths = np.maximum(1, (groups != 0).sum(axis=1))
-    column = np.arange(_LONGEST)
+    column = np.arange(most)
     data = (groups & np.uint64(0x7F)).astype(np.uint8)
     data |= np.where(column < lengths[:, None] - 1, 0x80, 0).astype(np.uint8)
     return binary_array(data[column < lengths[:, None]], lengths)
@@ -179,6 +180,13 @@ def prefixed(values: pa.Array) -> pa.Array:
     values = values.cast(pa.binary())
     lengths = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(np.int64)
     return pc.binary_join_element_wise(zigzags(lengths), values, b"")
+
+
+def framed(values: pa.Array) -> pa.Array:
+    """Bytes (no nulls) with their length before them as a 32-bit number, as the records of an Avro block have it."""
+    lengths = pc.binary_length(values).to_numpy(zero_copy_only=False).astype(">i4")
+    before = binary_array(lengths.view(np.uint8), np.full(len(values), I32.size, np.int64))
+    return pc.binary_join_element_wise(before, values, b"")
 
 
 def binary_array(data: npt.NDArray[np.uint8], lengths: npt.NDArray[np.int64]) -> pa.Array:

@@ -18,6 +18,7 @@ from tagstream.table.meta_client.table_config import (
     MergeMode,
     PartialUpdate,
     TableConfig,
+    cdc_problem,
     drop_problem,
     partial_update_of,
     without_fields,
@@ -238,10 +239,6 @@ def _write_problem(config: TableConfig) -> str | None:
             f"it has several ordering fields ({', '.join(config.ordering_fields)}), which readers of version "
             f"{config.version} do not support: use one ordering field, or version 8 or 9",
         ),
-        (_is_on(config, "hoodie.table.cdc.enabled"), "change data capture logs are on (hoodie.table.cdc.enabled)"),
     )
-    return next((problem for applies, problem in checks if applies), None) or drop_problem(config)
-
-
-def _is_on(config: TableConfig, key: str) -> bool:
-    return config.raw.get(key, "false").strip().lower() == "true"
+    found = next((problem for applies, problem in checks if applies), None)
+    return found or drop_problem(config) or cdc_problem(config)

@@ -21,6 +21,8 @@ import javaproperties
 from tagstream.table.errors import CorruptFileError, TableNotFoundError
 from tagstream.table.keys.generators import KeyKind, default_generator, key_generator_type
 from tagstream.table.meta_client.table_config import (
+    CDC_KEY,
+    CDC_MODE_KEY,
     COMMIT_TIME_PAYLOAD,
     DEFAULT_MERGE_STRATEGY,
     DROP_KEY,
@@ -170,9 +172,11 @@ def _common(config: TableConfig) -> dict[str, str]:
         "hoodie.populate.meta.fields": "true",
         "hoodie.table.base.file.format": "PARQUET",
         "hoodie.table.timeline.timezone": "UTC" if config.timezone_utc else "LOCAL",
-        "hoodie.table.cdc.enabled": "false",
+        CDC_KEY: _text(config.change_logging is not None),
         "hoodie.partition.metafile.use.base.format": "false",
     }
+    if config.change_logging is not None:
+        properties[CDC_MODE_KEY] = config.change_logging.value
     if config.ordering_fields:
         properties[config.table_version.ordering_property] = ",".join(config.ordering_fields)
     return properties

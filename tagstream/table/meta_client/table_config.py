@@ -15,6 +15,7 @@ from enum import StrEnum
 import pyarrow as pa
 
 from tagstream.table.errors import ConfigError
+from tagstream.table.file_group.change_file import OLD_MODES, LoggingMode
 from tagstream.table.keys.generators import Times, class_of, default_generator, generator_of
 from tagstream.table.keys.time_partition import OLD_PREFIX, PREFIX, TimePartition
 from tagstream.table.table_version import TableVersion
@@ -26,6 +27,8 @@ COMMIT_TIME_PAYLOAD = "org.apache.hudi.common.model.OverwriteWithLatestAvroPaylo
 DEFAULT_MERGE_STRATEGY = "eeb8d96f-b1e4-49fd-bbf8-28ac514178e5"
 
 DROP_KEY = "hoodie.datasource.write.drop.partition.columns"
+CDC_KEY = "hoodie.table.cdc.enabled"
+CDC_MODE_KEY = "hoodie.table.cdc.supplemental.logging.mode"
 MERGE_MODE_KEY = "hoodie.record.merge.mode"
 PAYLOAD_KEY = "hoodie.compaction.payload.class"
 PARTIAL_UPDATE_MODE = "hoodie.table.partial.update.mode"
@@ -64,7 +67,7 @@ class TableConfig:
 
     ``time_fields``: partition fields whose paths are made of times by the rules ``times``; empty and None without such
     fields. ``drops_partition_columns``: files have no partition columns; readers take their values from the partition
-    path.
+    path. ``change_logging``: what change files have; None without change data capture.
     """
 
     name: str
@@ -91,6 +94,7 @@ class TableConfig:
     partial_update: PartialUpdate = PartialUpdate.NONE
     unavailable_marker: str | None = None
     drops_partition_columns: bool = False
+    change_logging: LoggingMode | None = None
     raw: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
 
     @property
@@ -183,8 +187,27 @@ class TableConfig:
             partial_update=(mode := _partial_update(properties)),
             unavailable_marker=_merge_property(properties, _MARKER) if mode is PartialUpdate.FILL_UNAVAILABLE else None,
             drops_partition_columns=_flag(properties, DROP_KEY),
+            change_logging=_change_logging(properties),
             raw=dict(properties),
         )
+
+
+def _change_logging(properties: Mapping[str, str]) -> LoggingMode | None:
+    """The logging mode; without one Hudi's default. None for an unknown one, too: ``cdc_problem`` names it."""
+    if not _flag(properties, CDC_KEY):
+        return None
+    mode = properties.get(CDC_MODE_KEY, "").strip().upper() or LoggingMode.DATA_BEFORE_AFTER.value
+    return LoggingMode(mode) if mode in list(LoggingMode) else OLD_MODES.get(mode)
+
+
+def cdc_problem(config: TableConfig) -> str | None:
+    """Why the changes of a table cannot be logged; None when they can, or need not."""
+    if config.change_logging is not None or not _flag(config.raw, CDC_KEY):
+        return None
+    return (
+        f"it has {CDC_KEY}=true with {CDC_MODE_KEY}={config.raw.get(CDC_MODE_KEY)}, and only "
+        f"{', '.join(LoggingMode)} are known: correct the property"
+    )
 
 
 def split_kinds(fields: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -84,7 +84,8 @@ def written_by(statuses: Iterable[WriteStatus]) -> dict[str, PartitionChange]:
         stat = status.stat
         ranges = None if status.ranges is None else ranges_from_json(status.ranges)
         file = WrittenFile(stat.file_name, stat.file_size, ranges, status.bloom)
-        found.setdefault(stat.partition_path, []).append(file)
+        changes = (WrittenFile(rel.rpartition("/")[2], size, {}) for rel, size in stat.change_files.items())
+        found.setdefault(stat.partition_path, []).extend((file, *changes))
     return {path: PartitionChange(tuple(files)) for path, files in found.items()}
 
 

@@ -109,7 +109,7 @@ def _of_partition(
 
 
 def _files(file_slice: FileSlice) -> Iterator[OldFile]:
-    for file in (file_slice.base_file, *file_slice.log_files):
+    for file in (file_slice.base_file, *file_slice.log_files, *file_slice.change_files):
         if file is not None:
             yield OldFile(file.name, file.size)
 

@@ -201,7 +201,7 @@ def unschedule_compaction(table: HoodieTable, instant: str, check: Callable[[], 
         for partition in sorted(partitions):
             for name in table.storage.names(partition):
                 log = parse_log_file_name(name)
-                if log is not None and log.base_instant == instant:
+                if log is not None and log.base_instant == instant and not log.is_cdc:
                     raise InstantConflictError(
                         f"compaction {instant} of {table.base_path} cannot be removed from the timeline: "
                         f"{table.storage.where(partition)}/{name} was written later and is named after it; execute "

@@ -7,6 +7,7 @@ compacted.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 
 from tagstream.table.errors import CorruptFileError
@@ -27,6 +28,7 @@ from tagstream.table.timeline.avro_timeline import read_record
 from tagstream.table.timeline.commit_metadata import FileKind, WriteStat, WriteStatus
 from tagstream.table.timeline.instant import ROLLBACK
 from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.write.change_log import ChangeLog, change_log
 from tagstream.table.write.markers import begin_data_file
 from tagstream.table.write.write_context import WriteContext
 
@@ -147,14 +149,26 @@ class CompactionTask:
                 bloom=options.bloom,
                 row_group_bytes=options.row_group_bytes,
             ) as writer,
+            self._change_log(context) as changes,
         ):
-            for rows in merged_rows(reader, file_slice, name, counts, self.max_memory):
+            for rows in merged_rows(reader, file_slice, name, counts, self.max_memory, changes):
                 writer.append(rows)
             result = writer.close()
+            if changes is not None:
+                changes.close()
         log_bytes = sum(table.storage.size(path) for path in file_slice.log_paths)
-        return self._status(name, counts, result, log_bytes)
+        return self._status(name, counts, result, log_bytes, changes)
 
-    def _status(self, name: str, counts: Counts, result: BaseFileResult, log_bytes: int) -> WriteStatus:
+    def _change_log(self, context: WriteContext) -> AbstractContextManager[ChangeLog | None]:
+        """The change file of the new base file; a slice without a base file has none."""
+        operation = self.inputs.operation
+        if operation.base_file is None:
+            return nullcontext()
+        return change_log(self.table, context, operation.partition_path, operation.file_id)
+
+    def _status(
+        self, name: str, counts: Counts, result: BaseFileResult, log_bytes: int, changes: ChangeLog | None
+    ) -> WriteStatus:
         operation, options = self.inputs.operation, self.context.options
         stat = WriteStat(
             file_id=operation.file_id,
@@ -175,6 +189,7 @@ class CompactionTask:
                 "totalUpdatedRecordsCompacted": counts.keys,
                 "totalLogBlocks": counts.blocks,
             },
+            change_files={changes.path: changes.size} if changes is not None else {},
         )
         kind = FileKind.MERGE if operation.base_file is not None else FileKind.CREATE
         columns = options.range_columns

@@ -224,7 +224,7 @@ def sweep(table: HoodieTable, entries: Sequence[FileEntry] | None = None) -> lis
             continue  # archived: its commit can no longer be read here
         kept = set()
         if instant is not None:
-            kept = {stat.path for stat in timeline.metadata(table.storage, instant).all_stats()}
+            kept = set(timeline.metadata(table.storage, instant).all_paths())
         late = [marker for marker in list_markers(table.storage, time) if marker.path not in kept]
         paths = [path for request in named_requests(table, time, late) for path in request.files]
         removed += [path for path in paths if table.storage.delete(path)]
@@ -266,6 +266,6 @@ def _undone(table: HoodieTable, timeline: Timeline, time: str, paths: Iterable[s
     if timeline.is_archived(time) if instant is None else not instant.is_completed:
         return []
     if instant is not None:
-        kept = {stat.path for stat in timeline.metadata(table.storage, instant).all_stats()}
+        kept = set(timeline.metadata(table.storage, instant).all_paths())
     markers = [Marker(path, FileKind.CREATE) for path in paths if path not in kept]
     return [path for request in named_requests(table, time, markers) for path in request.files]

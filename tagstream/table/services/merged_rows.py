@@ -26,6 +26,7 @@ from tagstream.table.file_group.fs_view import FileSlice
 from tagstream.table.read.merge import LogBatch, MergedLog, match_base, merge_log, taken, with_late
 from tagstream.table.read.slice_reader import SliceReader
 from tagstream.table.schema.schema import RECORD_KEY
+from tagstream.table.write.change_log import ChangeLog
 from tagstream.table.write.upsert import copied_rows, old_batches
 
 _BATCH_BYTES = 64 * 1024 * 1024
@@ -90,12 +91,17 @@ class Counts:
 
 
 def merged_rows(
-    reader: SliceReader, file_slice: FileSlice, file_name: str, counts: Counts, max_memory: int
+    reader: SliceReader,
+    file_slice: FileSlice,
+    file_name: str,
+    counts: Counts,
+    max_memory: int,
+    changes: ChangeLog | None = None,
 ) -> Iterator[pa.Table]:
     """Rows of the base file, then those that only logs have; all with ``file_name`` as their file.
 
-    ``reader`` has all columns of the new file. ``max_memory``: bytes of log rows in memory. CorruptFileError for a base
-    row without a record key.
+    ``reader`` has all columns of the new file. ``max_memory``: bytes of log rows in memory. ``changes`` receives the
+    differences from the base file. CorruptFileError for a base row without a record key.
     """
     with RowKeeper(max_memory) as keeper:
         batches = [_kept(batch, keeper, counts) for batch in reader.scan_logs(file_slice)]
@@ -105,9 +111,12 @@ def merged_rows(
         if file_slice.base_path is not None:
             storage = reader.table.storage
             for batch in old_batches(storage, file_slice.base_path, reader.file_schema, _BATCH_BYTES, drops=True):
-                rows = _merged(batch, log, reader, placed, counts, storage.where(file_slice.base_path))
+                rows = _merged(batch, log, reader, placed, counts, storage.where(file_slice.base_path), changes)
                 yield copied_rows(rows, file_name)
-        yield from (copied_rows(rows, file_name) for rows in _rest(log, placed, counts))
+        for rows in _rest(log, placed, counts):
+            if changes is not None:
+                changes.inserted(rows)
+            yield copied_rows(rows, file_name)
 
 
 def _kept(batch: LogBatch, keeper: RowKeeper, counts: Counts) -> LogBatch:
@@ -117,7 +126,13 @@ def _kept(batch: LogBatch, keeper: RowKeeper, counts: Counts) -> LogBatch:
 
 
 def _merged(
-    rows: pa.Table, log: MergedLog, reader: SliceReader, placed: _Bools, counts: Counts, where: str
+    rows: pa.Table,
+    log: MergedLog,
+    reader: SliceReader,
+    placed: _Bools,
+    counts: Counts,
+    where: str,
+    changes: ChangeLog | None,
 ) -> pa.Table:
     """Base rows with updates in their place and without deleted ones; ``placed``: winners that have a base row."""
     keys = pc.cast(rows.column(RECORD_KEY).combine_chunks(), pa.string())
@@ -130,16 +145,22 @@ def _merged(
     at = at[np.sort(np.unique(winner[at], return_index=True)[1])]
     at = at[(log.row[winner[at]] >= 0) & ~placed[winner[at]]]
     placed[winner[hit]] = True
+    gone = np.flatnonzero(hit & ~stays)
+    gone = gone[log.row[winner[gone]] < 0]
     kept = ~hit | stays
     counts.copied += int(kept.sum())
     counts.updated += len(at)
     kept[at] = True
     counts.deleted += rows.num_rows - int(kept.sum())
     rows = with_late(rows, winner, stays, log, reader.hole_rule)
-    if not len(at) or log.rows is None:
+    updates = rows.slice(0, 0)
+    if len(at) and log.rows is not None:
+        numbers = log.row[winner[at]]
+        updates = taken(log, numbers, chunks.gather(log.rows, numbers), rows.take(pa.array(at)))
+    if changes is not None:
+        changes.merged(rows, gone, at, updates)
+    if not updates.num_rows:
         return rows if kept.all() else rows.filter(pa.array(kept))
-    numbers = log.row[winner[at]]
-    updates = taken(log, numbers, chunks.gather(log.rows, numbers), rows.take(pa.array(at)))
     return _replaced(rows, at, updates, kept)
 
 

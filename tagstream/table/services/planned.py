@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tagstream.table.errors import InstantConflictError, UnsupportedTableError
-from tagstream.table.file_group.names import join, parse_base_file_name
+from tagstream.table.file_group.names import file_id_of, join, parse_base_file_name, parse_log_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import stored_schema
 from tagstream.table.schema.schema import arrow_to_avro, avro_json, avro_to_arrow, user_schema
@@ -164,12 +164,14 @@ def complete_plan(
 
 
 def base_files(table: HoodieTable, instant: str, groups: Groups) -> list[str]:
-    """Paths of this instant's existing base files."""
+    """Paths of this instant's existing base files and change files."""
     found = []
     for partition, file_ids in sorted(groups.items()):
         for name in table.storage.names(partition):
-            base = parse_base_file_name(name)
-            if base is not None and base.instant == instant and (file_ids is None or base.file_id in file_ids):
+            base, log = parse_base_file_name(name), parse_log_file_name(name)
+            is_base = base is not None and base.instant == instant
+            is_change = log is not None and log.is_cdc and log.base_instant == instant
+            if (is_base or is_change) and (file_ids is None or file_id_of(name) in file_ids):
                 found.append(join(partition, name))
     return found
 
@@ -179,8 +181,7 @@ def rollback_requests(table: HoodieTable, instant: str, groups: Groups) -> list[
     found = []
     for rel in base_files(table, instant, groups):
         partition, _, name = rel.rpartition("/")
-        parsed = parse_base_file_name(name)
-        found.append(RollbackRequest(partition, parsed.file_id if parsed else "", instant, files=(rel,)))
+        found.append(RollbackRequest(partition, file_id_of(name) or "", instant, files=(rel,)))
     return found
 
 
@@ -216,8 +217,8 @@ def _withdraw(table: HoodieTable, instant: str, action: str, statuses: Sequence[
     unstage(table, instant, action)
     kept = set()
     if found is not None and found.is_completed:
-        kept = {stat.path for stat in timeline.metadata(table.storage, found).all_stats()}
-    table.storage.delete_many(s.stat.path for s in statuses if s.stat.path not in kept)
+        kept = set(timeline.metadata(table.storage, found).all_paths())
+    table.storage.delete_many(path for s in statuses for path in s.stat.paths if path not in kept)
     delete_markers(table.storage, instant)
 
 

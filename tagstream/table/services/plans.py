@@ -111,9 +111,16 @@ def _operation(found: Mapping[str, Any], where: str) -> Operation:
         raise CorruptFileError(
             f"{where} names {', '.join(wrong) or 'no file id'}, which is not a data file: restore the plan"
         )
+    logs = tuple(name for name in logs if not _is_change_file(name))  # Hudi's plans have them, too
     io_mib = (found.get("metrics") or {}).get("TOTAL_IO_MB") or 0.0
     partition, instant = found.get("partitionPath") or "", found.get("baseInstantTime") or ""
     return Operation(partition, found["fileId"], instant, base, logs, io_mib)
+
+
+def _is_change_file(name: str) -> bool:
+    """Whether a name is that of a change file, which no reader of rows reads."""
+    log = parse_log_file_name(name)
+    return log is not None and log.is_cdc
 
 
 def _name(path: str | None) -> str | None:
@@ -221,7 +228,7 @@ def _slice(found: Mapping[str, Any], where: str) -> FileSlice:
         log = parse_log_file_name(log_name)
         if log is None:
             wrong.append(log_name)
-        else:
+        elif not log.is_cdc:
             logs.append(LogFile(log_name, file_id, log.base_instant, log.version, log.write_token, 0))
     if wrong or not file_id or (base is None and not logs):
         raise CorruptFileError(

@@ -139,8 +139,8 @@ def _lost_by_name(found: FileSlice, named: frozenset[str]) -> frozenset[str]:
 def _by_group(names: frozenset[str]) -> Mapping[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for name in names:
-        file_id = file_id_of(name)
-        if file_id is not None:
+        file_id, log = file_id_of(name), parse_log_file_name(name)
+        if file_id is not None and not (log is not None and log.is_cdc):  # Hudi's savepoints name change files, too
             found.setdefault(file_id, set()).add(name)
     return {file_id: frozenset(own) for file_id, own in found.items()}
 

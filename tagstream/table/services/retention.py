@@ -59,8 +59,9 @@ class Needed:
 
 
 def names_of(found: FileSlice) -> tuple[str, ...]:
-    """The names of a slice's base file and log files."""
-    return tuple(file.name for file in (found.base_file, *found.log_files) if file is not None)
+    """The names of a slice's base file, log files and change files."""
+    files = (found.base_file, *found.log_files, *found.change_files)
+    return tuple(file.name for file in files if file is not None)
 
 
 def savepointed_names(saved: Iterable[Savepoint]) -> dict[str, frozenset[str]]:

@@ -303,6 +303,8 @@ def undo_requests(
         elif table.storage.exists(path):
             blocks = ((path, table.storage.size(path)),)
             found[(path,)] = RollbackRequest(partition, stat.file_id, base, log_blocks=blocks)
+        for rel in stat.change_files:
+            found[(rel,)] = RollbackRequest(partition, stat.file_id, base, files=(rel,))
     for request in _logs_of_slices(table, metadata):
         if request.files[0] not in kept:
             found.setdefault(request.files, request)

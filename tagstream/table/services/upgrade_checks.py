@@ -172,7 +172,8 @@ def check_savepoints(table: HoodieTable, to: int) -> None:
         return
     for savepoint in savepoints(table.storage, table.timeline()):
         for partition, names in savepoint.files.items():
-            log = min((name for name in names if parse_log_file_name(name) is not None), default=None)
+            logs = (name for name in names if (found := parse_log_file_name(name)) is not None and not found.is_cdc)
+            log = min(logs, default=None)
             if log is not None:
                 raise InstantConflictError(
                     f"savepoint {savepoint.time} of {table.base_path} keeps the log file {join(partition, log)}, which "

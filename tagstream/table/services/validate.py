@@ -78,6 +78,7 @@ class Validation:
             yield from self._files(timeline, partition, stats)
             present = {join(partition, e.name) for e in table.storage.list(partition) if not e.is_dir}
             yield from _missing_files(view, partition, by_partition.get(partition, ()), present)
+            yield from _change_files(timeline, by_partition.get(partition, ()), present)
             yield from keys.check(partition)
             self.keys = keys.rows
         yield from keys.check_between()
@@ -213,6 +214,25 @@ def _missing_files(
     for file_id, stat in newest_base.items():
         if stat.path not in present and (partition, file_id) not in view.timeline.replaced:
             yield f"{stat.path} is missing, the newest base file of its file group"
+
+
+def _change_files(timeline: Timeline, stats: Sequence[WriteStat], present: set[str]) -> Iterator[str]:
+    """Change files that are missing while their base file exists, have another size, or are named by no commit.
+
+    ``stats``: those of the partition's files in active commits.
+    """
+    named = {rel: stat for stat in stats for rel in stat.change_files}
+    for rel, stat in sorted(named.items()):
+        if rel not in present and stat.path in present:
+            yield f"{rel} is missing, the change file of {stat.path}"
+    for rel in sorted(present - named.keys()):
+        log = parse_log_file_name(rel.rsplit("/", 1)[-1])
+        if log is None or not log.is_cdc or _is_pending(timeline, log.base_instant):
+            continue
+        if not timeline.is_valid(log.base_instant):
+            yield f"{rel} belongs to {log.base_instant}, which is not a completed instant"
+        elif timeline.find(log.base_instant) is not None:
+            yield f"{rel} is named by no commit"
 
 
 def _all_in(found: object) -> bool:

@@ -38,8 +38,9 @@ class WriteStat:
     ``prev_commit`` is the base instant of the previous slice, or the text ``null``; from table version 8 on that of a
     log file is its own delta commit. ``prev_base_file``: the base file that this one replaces. The ``log_*`` members
     and ``base_file`` are set for log files only. ``log_files``: Hudi names all log files of the slice up to version 7,
-    and only this file from 8 on. Only change data capture, which is not supported, reads it. This writer always names
-    only this file: otherwise a commit would grow with the age of the slices.
+    and only this file from 8 on. Only change data capture reads it: it needs all, and the base file, in every version.
+    Without it this writer names only this file: otherwise a commit would grow with the age of the slices.
+    ``change_files``: sizes by path of a base file's change files.
     """
 
     file_id: str
@@ -61,6 +62,12 @@ class WriteStat:
     log_files: tuple[str, ...] = ()
     prev_base_file: str | None = field(default=None, compare=False)
     other: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    change_files: Mapping[str, int] = field(default_factory=dict, hash=False)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of all files that were written: this one and its change files."""
+        return (self.path, *self.change_files)
 
     @property
     def file_name(self) -> str:
@@ -72,7 +79,7 @@ class WriteStat:
         stat: dict[str, Any] = {
             "fileId": self.file_id,
             "path": self.path,
-            "cdcStats": None,
+            "cdcStats": dict(self.change_files) or None,
             "prevCommit": self.prev_commit,
             "numWrites": self.num_writes,
             "numDeletes": self.num_deletes,
@@ -126,6 +133,7 @@ class WriteStat:
             log_files=tuple(stat.get("logFiles") or ()) if is_log else (),
             prev_base_file=stat.get("prevBaseFile"),
             other={name: stat[name] for name in _COMPACTION_COUNTERS if stat.get(name)},
+            change_files=dict(stat.get("cdcStats") or {}),
         )
 
 
@@ -208,6 +216,10 @@ class CommitMetadata:
     def is_compaction(self) -> bool:
         """Whether it is a compaction, which changes no key's file group."""
         return self.compacted or self.operation in COMPACTIONS
+
+    def all_paths(self) -> list[str]:
+        """The paths of all files that the commit has written, with change files."""
+        return [path for stat in self.all_stats() for path in stat.paths]
 
     def all_stats(self) -> list[WriteStat]:
         """The stats of all partitions."""

@@ -15,6 +15,8 @@ class WriteOperationType(StrEnum):
     UPSERT = "UPSERT"
     BULK_INSERT = "BULK_INSERT"
     BULK_INSERT_PREPPED = "BULK_INSERT_PREPPED"
+    DELETE = "DELETE"
+    DELETE_PREPPED = "DELETE_PREPPED"
     DELETE_PARTITION = "DELETE_PARTITION"
     INSERT_OVERWRITE = "INSERT_OVERWRITE"
     INSERT_OVERWRITE_TABLE = "INSERT_OVERWRITE_TABLE"
@@ -25,6 +27,11 @@ class WriteOperationType(StrEnum):
 
 # Rows stay in their file groups, but in other files.
 COMPACTIONS: Final = frozenset({WriteOperationType.COMPACT, WriteOperationType.LOG_COMPACT})
+# Rows are written again, or nothing is written, and no row changes.
+WITHOUT_CHANGES: Final = frozenset({
+    *COMPACTIONS, WriteOperationType.CLUSTER, "INDEX", "BUCKET_RESCALE", "ALTER_SCHEMA",
+})  # fmt: skip
+DELETES: Final = frozenset({WriteOperationType.DELETE, WriteOperationType.DELETE_PREPPED})
 # Rows came, and none was updated or deleted.
 INSERTS: Final = frozenset({
     WriteOperationType.INSERT, WriteOperationType.INSERT_PREPPED,

@@ -112,6 +112,7 @@ def announce_files(
     ``check`` raises an error if this process has lost the lease; then no file has been published yet.
     """
     markers = [Marker(status.stat.path, _marker_kind(table, status)) for status in statuses]
+    markers += [Marker(path, FileKind.CREATE) for status in statuses for path in status.stat.change_files]
     at_once(table.storage, check, lambda: write_markers(table.storage, instant, markers))
     _ensure_partitions(table.storage, instant, statuses)
 
@@ -124,7 +125,9 @@ def publish_announced(
     ``is_alone``: no other process can write the same instant (as it could with a plan), so names with the instant are
     free.
     """
-    pairs = [(staged_path(instant, status.stat.path), status.stat.path) for status in statuses]
+    # Change files first: a base file without one would be an error for readers of changes.
+    paths = [path for status in statuses for path in reversed(status.stat.paths)]
+    pairs = [(staged_path(instant, path), path) for path in paths]
     try:
         table.storage.publish(pairs, are_free=is_alone and all(instant in s.stat.file_name for s in statuses))
     except FileNotFoundError:
@@ -190,12 +193,12 @@ def complete(
             f"instant {instant} of {table.base_path} is completed already: another run committed it; start again"
         ) from None
     except FileNotFoundError:
-        storage.delete_many(stat.path for stat in metadata.all_stats())
+        storage.delete_many(metadata.all_paths())
         raise InstantConflictError(_gone(table, instant)) from None
     finally:
         if not published:
             storage.delete(staged)
-    paths = [stat.path for stat in metadata.all_stats()]
+    paths = metadata.all_paths()
     at_once(storage, and_then, lambda: tidy(storage, instant, action, paths))
     return completed
 

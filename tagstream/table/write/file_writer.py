@@ -40,6 +40,7 @@ def append(
     version = 1 if own else file_slice.next_log_version
     time = ctx.instant if own else file_slice.base_instant
     name = log_file_name(file_id, time, version, ctx.write_token)
+    logs_changes = table.config.change_logging is not None
     path = join(partition, name)
     staged = begin_data_file(table, ctx, partition, name)
     rows = new_rows(ctx, upserts, partition, file_id, first_row)
@@ -57,8 +58,8 @@ def append(
         file_size=size,
         total_write_bytes=size,
         log_version=version,
-        base_file=file_slice.base_file.name if file_slice.base_file and not own else "",
-        log_files=(name,),
+        base_file=file_slice.base_file.name if file_slice.base_file and (logs_changes or not own) else "",
+        log_files=(*(log.name for log in file_slice.log_files), name) if logs_changes else (name,),
     )
     begins = file_slice.base_file is None and not file_slice.log_files
     columns = ctx.options.range_columns
@@ -133,17 +134,20 @@ def write_file_group(
     if not upserts.num_rows and not deletes.num_rows:
         return []
     _check_current(table, ctx, partition_path, file_id, file_slice, upserts, deletes)
-    if not table.config.is_merge_on_read or _goes_to_base_file(ctx, file_slice, upserts):
+    if not table.config.is_merge_on_read or _goes_to_base_file(table, ctx, file_slice, upserts):
         return [write_base_file(table, ctx, partition_path, file_id, file_slice, upserts, deletes, first_row)]
     if file_slice is None:
         file_slice = FileSlice(partition_path, file_id, ctx.instant, None)
     return [append(table, ctx, file_slice, upserts, deletes, first_row)]
 
 
-def _goes_to_base_file(ctx: WriteContext, file_slice: FileSlice | None, upserts: pa.Table) -> bool:
+def _goes_to_base_file(table: HoodieTable, ctx: WriteContext, file_slice: FileSlice | None, upserts: pa.Table) -> bool:
     """For merge-on-read: whether inserts go to a base file. It never replaces a base file that has logs."""
     if file_slice is None:
-        return ctx.options.inserts_to_base_files or ctx.options.groups_begin_with_base_files
+        logs_changes = (
+            table.config.change_logging is not None
+        )  # Hudi reads the changes of a log with its base file only
+        return logs_changes or ctx.options.inserts_to_base_files or ctx.options.groups_begin_with_base_files
     if not ctx.options.inserts_to_base_files:
         return False
     has_logs = bool(file_slice.log_files) or file_slice.base_file is None

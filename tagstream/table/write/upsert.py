@@ -32,6 +32,7 @@ from tagstream.table.schema.conform import conform, from_file
 from tagstream.table.schema.schema import FILE_NAME, META_COLUMNS, OPERATION, RECORD_KEY
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import NO_PREVIOUS, FileKind, WriteStat, WriteStatus
+from tagstream.table.write.change_log import ChangeLog, change_log
 from tagstream.table.write.markers import begin_data_file
 from tagstream.table.write.write_context import WriteContext
 
@@ -136,9 +137,12 @@ def write_base_file(
             )
         )
         ordering = config.deciding_fields if options.compare_ordering else ()
-        for batch in merge_batches(old, encoded(incoming, schema), deletes, name, counts, ordering):
+        changes = stack.enter_context(change_log(table, ctx, partition_path, file_id)) if old_path else None
+        for batch in merge_batches(old, encoded(incoming, schema), deletes, name, counts, ordering, changes):
             writer.append(batch, known=not counts.inserted)  # inserted rows are all in the last batch
         result = writer.close(counts.deleted)
+        if changes is not None:
+            changes.close()
     stat = WriteStat(
         file_id=file_id,
         path=path,
@@ -151,6 +155,7 @@ def write_base_file(
         file_size=result.bytes,
         total_write_bytes=result.bytes,
         prev_base_file=file_slice.base_file.name if file_slice and file_slice.base_file else None,
+        change_files={changes.path: changes.size} if changes is not None else {},
     )
     columns = options.range_columns
     ranges = ranges_to_json(ranges_of_footer(result.footer, columns)) if columns else None
@@ -165,11 +170,13 @@ def merge_batches(
     file_name: str,
     counts: MergeCounts,
     ordering: Sequence[str] = (),
+    changes: ChangeLog | None = None,
 ) -> Iterator[pa.Table]:
     """Old rows with updates in their place and without deleted ones, then the incoming rows that no old row matches.
 
     ``deletes``: record keys and, with ``ordering`` (the ordering fields), ordering values: then an old row that is
-    newer than the incoming one is kept. CorruptFileError for an old row without a record key.
+    newer than the incoming one is kept. ``changes`` receives what changed. CorruptFileError for an old row without a
+    record key.
     """
     upsert_keys = _flat(incoming.column(RECORD_KEY))
     delete_keys = _flat(deletes.column(RECORD_KEY))
@@ -190,10 +197,13 @@ def merge_batches(
                 gone, late = _timely(old_order, gone, deletes[ORDERING].combine_chunks())
                 counts.late += len(late)
         dropped = gone.is_valid() if gone is not None else None
-        yield _merge_batch(copied_rows(batch, file_name), incoming, matches, dropped, placed, written, counts)
+        yield _merge_batch(copied_rows(batch, file_name), incoming, matches, dropped, placed, written, counts, changes)
     rest = np.flatnonzero(~placed)
     counts.inserted += len(rest)
-    yield incoming if len(rest) == incoming.num_rows else chunks.take(incoming, rest)
+    new = incoming if len(rest) == incoming.num_rows else chunks.take(incoming, rest)
+    if changes is not None:
+        changes.inserted(new)
+    yield new
 
 
 def _timely(old: pa.Array, matches: pa.Array, incoming: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
@@ -214,6 +224,7 @@ def _merge_batch(
     placed: npt.NDArray[np.bool_],
     written: npt.NDArray[np.bool_],
     counts: MergeCounts,
+    changes: ChangeLog | None,
 ) -> pa.Table:
     updated = matches.is_valid().to_numpy(zero_copy_only=False)
     at = np.flatnonzero(updated)
@@ -222,17 +233,21 @@ def _merge_batch(
         # A key that is deleted and upserted in this batch has come back: the new row is kept.
         keep = ~(dropped.to_numpy(zero_copy_only=False) & ~updated)
     source = matches.drop_null().to_numpy().astype(np.int64)
+    gone = np.flatnonzero(~keep)
     keep[at[_again(source, written)]] = False
     counts.deleted += rows.num_rows - int(keep.sum())
     at, source = at[keep[at]], source[keep[at]]
     counts.updated += len(at)
     counts.copied += int(keep.sum()) - len(at)
+    new = chunks.take(incoming, source) if len(at) else incoming.slice(0, 0)
+    if changes is not None:
+        changes.merged(rows, gone, at, new)
     if not len(at):
         return rows if keep.all() else rows.filter(pa.array(keep))
     placed[source] = True
     order = np.arange(rows.num_rows, dtype=np.int64)
     order[at] = rows.num_rows + np.arange(len(at))
-    return chunks.take(chunks.combined([rows, chunks.take(incoming, source)]), order[keep])
+    return chunks.take(chunks.combined([rows, new]), order[keep])
 
 
 def _again(source: npt.NDArray[np.int64], written: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

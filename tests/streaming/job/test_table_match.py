@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from tagstream.streaming.job.schema_match import stream_schema
-from tagstream.streaming.job.table_match import open_or_create, planned_table
+from tagstream.streaming.job.table_match import open_or_create, planned_table, turns_on_changes
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.options.options import Options
-from tagstream.table.errors import ConfigError
+from tagstream.table.errors import ConfigError, TableConfigMismatchError
+from tagstream.table.file_group.change_file import LoggingMode
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.table_config import TableConfig
 from tagstream.table.timeline import lease
@@ -115,3 +116,27 @@ def test_an_upgrade_gives_the_custom_key_generator_its_kinds(tmp_path: Path) -> 
     assert old.config.raw[fields] == "part,day"
     new = open_or_create(options_of(tmp_path, schema, **conf, **{"hoodie.write.table.version": "9"}), 1_767_225_700_000)
     assert (new.config.version, new.config.raw[fields]) == (9, "part:SIMPLE,day:TIMESTAMP")
+
+
+def test_change_data_capture_of_an_existing_table(tmp_path: Path) -> None:
+    conf = {"hoodie.table.cdc.enabled": "true", "hoodie.table.cdc.supplemental.logging.mode": "OP_KEY_ONLY"}
+    table = committed(tmp_path, options_of(tmp_path))
+    assert turns_on_changes(options_of(tmp_path), table) is None
+    said = turns_on_changes(options_of(tmp_path, **conf), table)
+    assert said is not None and "OP_KEY_ONLY: its change stream begins after 20260101000000000" in said
+    assert HoodieTable.open(str(tmp_path / "table")).config.change_logging is None  # a dry run changes nothing
+    opened = open_or_create(options_of(tmp_path, **conf), 0)
+    assert opened.config.change_logging is LoggingMode.OP_KEY_ONLY
+    held = lease.current(table.storage)
+    assert held is not None and held.released
+    assert open_or_create(options_of(tmp_path), 0).config == opened.config  # without the keys the table's own are kept
+    with pytest.raises(TableConfigMismatchError, match=r"cdc\.enabled=True, but the job has False"):
+        planned_table(options_of(tmp_path, **{"hoodie.table.cdc.enabled": "false"}))
+    mode = {"hoodie.table.cdc.supplemental.logging.mode": "DATA_BEFORE"}
+    with pytest.raises(TableConfigMismatchError, match=r"logging\.mode=OP_KEY_ONLY, but the job has DATA_BEFORE "):
+        planned_table(options_of(tmp_path, **mode))
+
+
+def test_a_new_table_with_change_data_capture(tmp_path: Path) -> None:
+    conf = {"hoodie.table.cdc.enabled": "true"}
+    assert open_or_create(options_of(tmp_path, **conf), 0).config.change_logging is LoggingMode.DATA_BEFORE_AFTER

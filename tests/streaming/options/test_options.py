@@ -161,7 +161,7 @@ def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
         (conf("tagstream.inserts=true"), "unknown key"),
         (conf("hoodie.index.type=RECORD_INDEX", "hoodie.metadata.enable=false"), "is in the metadata table; remove one"),
         (conf("hoodie.index.type=STTE"), "did you mean STATE?"),
-        (conf("hoodie.table.cdc.enabled=true"), "known but not supported (it may be false)"),
+        (conf("hoodie.allow.operation.metadata.field=true"), "known but not supported (it may be false)"),
         (conf("hoodie.archive.beyond.savepoint=true", "tagstream.unsupported=fail"), "newer than a savepoint"),
         (["--schemaprovider-class", "HiveSchemaProvider"], "this version reads the schema from a file"),
         (["--props", "a.properties", "--props", "b.properties"], "--props is given 2 times (a.properties, b.properties)"),

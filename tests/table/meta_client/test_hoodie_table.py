@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError, UnsupportedTableError
+from tagstream.table.file_group.change_file import LoggingMode
 from tagstream.table.keys.generators import default_generator
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.meta_client.properties import new_properties, update_properties
 from tagstream.table.meta_client.table_config import (
+    CDC_KEY,
+    CDC_MODE_KEY,
     COPY_ON_WRITE,
     MERGE_ON_READ,
     MergeMode,
@@ -130,7 +133,6 @@ def test_what_is_not_written_is_refused_by_name(name: str, problem: str, tmp_pat
         ("hoodie.populate.meta.fields", "false", r"populate\.meta\.fields"),
         ("hoodie.table.keygenerator.class", "com.example.MyKeys", r"com\.example\.MyKeys"),
         ("hoodie.compaction.payload.class", "com.example.MyPayload", r"com\.example\.MyPayload"),
-        ("hoodie.table.cdc.enabled", "true", "change data capture"),
         (
             "hoodie.table.partial.update.mode",
             "IGNORE_DEFAULTS",
@@ -146,6 +148,34 @@ def test_settings_that_cannot_be_written(key: str, value: str, problem: str, tmp
     update_properties(table.storage, {key: value, **custom}, 0)
     with pytest.raises(UnsupportedTableError, match=problem):
         table.reload().check_writable()
+
+
+@pytest.mark.parametrize(
+    ("mode", "wanted"),
+    [
+        ("", LoggingMode.DATA_BEFORE_AFTER),
+        ("op_key_only", LoggingMode.OP_KEY_ONLY),
+        ("cdc_data_before", LoggingMode.DATA_BEFORE),
+        ("NEW_MODE", None),
+    ],
+)
+def test_logging_modes(mode: str, wanted: LoggingMode | None, tmp_path: Path) -> None:
+    table = HoodieTable.create(str(tmp_path), CONFIG, 0)
+    assert table.config.change_logging is None
+    update_properties(table.storage, {CDC_KEY: "true", CDC_MODE_KEY: mode}, 0)
+    table = table.reload()
+    assert table.config.change_logging is wanted
+    if wanted is not None:
+        table.check_writable()
+        return
+    with pytest.raises(UnsupportedTableError, match=r"logging\.mode=NEW_MODE, and only OP_KEY_ONLY, "):
+        table.check_writable()
+
+
+def test_a_new_table_with_change_data_capture(tmp_path: Path) -> None:
+    table = HoodieTable.create(str(tmp_path), replace(CONFIG, change_logging=LoggingMode.DATA_BEFORE), 0)
+    assert table.config.change_logging is LoggingMode.DATA_BEFORE
+    assert (table.config.raw[CDC_KEY], table.config.raw[CDC_MODE_KEY]) == ("true", "DATA_BEFORE")
 
 
 @pytest.mark.parametrize("payload", ["PartialUpdateAvroPayload", "OverwriteNonDefaultsWithLatestAvroPayload"])

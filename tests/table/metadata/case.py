@@ -112,7 +112,9 @@ class Case:
         files: dict[str, list[WrittenFile]] = {}
         for status in statuses:
             path = Path(self.writer.table.base_path) / status.stat.path
-            files.setdefault(status.stat.partition_path, []).append(written(path, self.columns))
+            own = files.setdefault(status.stat.partition_path, [])
+            own.append(written(path, self.columns))
+            own += [WrittenFile(rel.rpartition("/")[2], size, {}) for rel, size in status.stat.change_files.items()]
         before = self.writer.where
         new = [(key, *where[key], instant_ms(instant, True)) for key in where if where[key] != before.get(key)]
         places = pa.Table.from_pylist([dict(zip(PLACES.names, row, strict=True)) for row in new], PLACES)
@@ -142,7 +144,7 @@ class Case:
             p: [{"filePath": storage.where(f"{p}/{n}"), "isBootstrapBaseFile": False} for n in names]
             for p, names in gone.items()
         }
-        plan = {
+        plan: dict[str, Any] = {
             "earliestInstantToRetain": None, "lastCompletedCommitTimestamp": newest, "policy": policy,
             "filesToBeDeletedPerPartition": {}, "version": 2, "filePathsToBeDeletedPerPartition": paths,
             "partitionsToBeDeleted": [], "extraMetadata": {},

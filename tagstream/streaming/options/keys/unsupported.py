@@ -78,7 +78,6 @@ REFUSED_KEYS = (
     unsupported(
         "hoodie.allow.operation.metadata.field", "the column _hoodie_operation is not written; remove it", "false"
     ),
-    unsupported("hoodie.table.cdc.enabled", "this version writes no change log; remove it", "false"),
     unsupported("hoodie.datasource.write.insert.drop.duplicates", _OPERATION, "false"),
     unsupported(
         "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled",
