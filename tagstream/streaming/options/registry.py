@@ -14,6 +14,7 @@ from tagstream.index.bloom import BloomIndexOptions
 from tagstream.index.hbase_options import HbaseOptions
 from tagstream.index.registry import IndexOptions
 from tagstream.state.options import StateIndexOptions
+from tagstream.streaming.options.csv_options import CsvOptions
 from tagstream.streaming.options.dead_letter_options import DeadLetterOptions
 from tagstream.streaming.options.index_options import MetadataOptions
 from tagstream.streaming.options.keys.fixed import FIXED_KEYS
@@ -62,6 +63,7 @@ _KEYS = (
     *keys_of(SourceOptions, "Source"),
     *keys_of(KafkaOptions, "Source"),
     *keys_of(FileSourceOptions, "Source"),
+    *keys_of(CsvOptions, "Source"),
     *keys_of(DeadLetterOptions, "Job"),
     *keys_of(RecordOptions, "Formats"),
     *keys_of(SchemaOptions, "Schema changes"),

@@ -105,6 +105,29 @@ REFUSED_KEYS = (
         "all files of the source folder are read; move the wanted files to another folder, and remove this key",
         ".*",
     ),
+    unsupported(
+        "hoodie.streamer.csv.mode",
+        "a record that cannot be read is in the quarantine, and --max-bad-records limits their number; it is never "
+        "dropped; remove it",
+        "permissive",
+        "failfast",
+    ),
+    unsupported(
+        "hoodie.streamer.csv.charToEscapeQuoteEscaping",
+        "an escape character before an escape character is a part of the text; remove it",
+        "\\",
+    ),
+    *(
+        unsupported(f"hoodie.streamer.csv.{name}", "numbers have Spark's texts NaN, Inf and -Inf; remove it", value)
+        for name, value in (("nanValue", "nan"), ("positiveInf", "inf"), ("negativeInf", "-inf"))
+    ),
+    *(
+        unsupported(f"hoodie.streamer.csv.{name}", "dates and timestamps are read in ISO 8601; remove it", *values)
+        for name, values in (
+            ("dateFormat", ("yyyy-MM-dd",)),
+            ("timestampFormat", ("yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd'T'HH:mm:ss", "yyyy-MM-dd'T'HH:mm:ss[.SSS][XXX]")),
+        )
+    ),
     unsupported("changelog.enabled", "the index needs deletes as deletes; remove it", "false"),
     unsupported(
         "--checkpoint",
@@ -281,6 +304,7 @@ _ROLLBACK = (
     "failed writes of dead writers are rolled back before a batch; pending writes of live writers are not touched"
 )
 _READER = "this job does not query the table"
+_SCHEMA_TYPES = "columns have the types of the schema"
 _MEMORY = "Arrow writes the rows, and this key does not set its memory"
 
 
@@ -332,6 +356,18 @@ IGNORED_KEYS = (
     ),
     _ignored("hoodie.finalize.write.parallelism", _TASKS),
     _ignored("hoodie.write.status.storage.level", _MEMORY),
+    *(
+        _ignored(f"hoodie.streamer.csv.{name}", reason)
+        for name, reason in (
+            ("multiLine", "a line break in quotes always belongs to its field"),
+            ("enforceSchema", "columns of a header are found by name, others by their place in the schema"),
+            ("inferSchema", _SCHEMA_TYPES),
+            ("samplingRatio", _SCHEMA_TYPES),
+            ("maxColumns", "the schema has the number of columns"),
+            ("maxCharsPerColumn", "a record may have 16 MiB"),
+            ("columnNameOfCorruptRecord", "bad records are in the quarantine"),
+        )
+    ),
     _ignored("index.bootstrap.rocksdb.path", "the local store's folder is index.local.dir"),
 )
 
