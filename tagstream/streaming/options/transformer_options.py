@@ -65,7 +65,7 @@ def _check_fit(r: Resolved, chain: tuple[TransformerOption, ...], record_format:
         r.problems.append(
             Problem(
                 f"{where}: records of {record_format.name} cannot be transformed: their deletes, their order and their "
-                f"unsent values are not columns. Transform rows (plain JSON, CSV, Parquet or Avro files), or make your own DataFrame "
+                f"unsent values are not columns. Transform rows (JSON, CSV, Parquet, Avro), or make your own DataFrame "
                 f"(tagstream.upsert)"
             )
         )

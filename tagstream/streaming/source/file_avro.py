@@ -101,14 +101,14 @@ class AvroFiles:
         header = _header_of(storage, path, part.end)
         decoder = _decoder(header.schema, header.codec, storage.where(path))
         metadata = {AVRO_SCHEMA: header.schema.encode()}
-        for blocks in _groups(_blocks(storage, path, header, max(part.start, header.end), part.end)):
-            row = decoder.decode(blocks)
-            counts = np.array([block.count for block in blocks], np.int64)
-            begins = np.array([block.start for block in blocks], np.int64)
-            places = np.repeat(begins << BITS_IN_BLOCK, counts)
-            places += np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-            schema = pa.schema([pa.field(ROW, row.type)], metadata=metadata)
-            yield pa.RecordBatch.from_arrays([row], schema=schema), pa.array(places)
+        for group in _groups(_blocks(storage, path, header, max(part.start, header.end), part.end)):
+            for blocks, row in decoder.decode(group):
+                counts = np.array([block.count for block in blocks], np.int64)
+                begins = np.array([block.start for block in blocks], np.int64)
+                places = np.repeat(begins << BITS_IN_BLOCK, counts)
+                places += np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+                schema = pa.schema([pa.field(ROW, row.type)], metadata=metadata)
+                yield pa.RecordBatch.from_arrays([row], schema=schema), pa.array(places)
 
 
 @dataclass(frozen=True)
@@ -247,15 +247,20 @@ def _blocks(storage: Storage, path: str, header: AvroHeader, start: int, end: in
 
 
 def _groups(blocks: Iterator[_Block]) -> Iterator[list[_Block]]:
-    """Blocks that are decoded at once."""
+    """Blocks that are decoded at once. Those before a damaged one come before its error."""
     group: list[_Block] = []
     size = 0
-    for block in blocks:
-        group.append(block)
-        size += len(block.raw)
-        if size >= _DECODED:
+    try:
+        for block in blocks:
+            group.append(block)
+            size += len(block.raw)
+            if size >= _DECODED:
+                yield group
+                group, size = [], 0
+    except DamagedFileError:
+        if group:
             yield group
-            group, size = [], 0
+        raise
     if group:
         yield group
 
@@ -275,12 +280,14 @@ class _Decoder:
             raise SourceError(f"source file {where} has an Avro schema that cannot be read into columns: {e}") from e
         self._kind = pa.struct([pa.field(f.name, small_type(f.type)) for f in empty.schema])
 
-    def decode(self, blocks: list[_Block]) -> pa.StructArray:
-        """The records of successive blocks. DamagedFileError names the block that cannot be decoded."""
+    def decode(self, blocks: list[_Block]) -> Iterator[tuple[list[_Block], pa.StructArray]]:
+        """(blocks, their records) of successive blocks. DamagedFileError names the block that cannot be decoded."""
         rows = self._together(blocks)
         if rows is not None:
-            return rows
-        return pa.concat_arrays([self._alone(block) for block in blocks])
+            yield blocks, rows
+            return
+        for block in blocks:
+            yield [block], self._alone(block)
 
     def _together(self, blocks: list[_Block]) -> pa.StructArray | None:
         sync = blocks[0].raw[-SYNC_BYTES:]
