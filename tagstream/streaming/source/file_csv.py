@@ -203,7 +203,8 @@ class CsvFiles:
             return np.ones(count, np.bool_)
         if not dialect.quote or dialect.quote not in data:
             return np.zeros(count, np.bool_)
-        if not is_regular(data, quotes_of(data, dialect), dialect):
+        quotes = quotes_of(data, dialect)
+        if len(quotes) % 2 or not is_regular(data, quotes, dialect):
             return np.ones(count, np.bool_)
         slow = np.zeros(count, np.bool_)
         if not dialect.has_escape or dialect.escape not in data:
