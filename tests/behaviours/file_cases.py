@@ -31,7 +31,7 @@ AVRO = {
     "fields": [{"name": "id", "type": "long"}, {"name": "text", "type": ["null", "string"], "default": None}],
 }
 COLUMNS = {field.name: field.type for field in ARROW}
-_ODD = ['a "quote"', "a, comma", "two\nlines", "", "back\\slash", 'end\\', '"', "\r\n", "ä\t", 'x","y', "\\\"", "'"]
+_ODD = ['a "quote"', "a, comma", "two\nlines", "", "back\\slash", "end\\", '"', "\r\n", "ä\t", 'x","y', '\\"', "'"]
 
 
 def some_rows(count: int, *, seed: int, first: int = 0) -> list[dict[str, Any]]:

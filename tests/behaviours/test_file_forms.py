@@ -8,6 +8,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import fastavro
 import pyarrow as pa
 import pytest
 
@@ -88,9 +89,7 @@ def test_new_and_grown_files_are_planned_once(tmp_path: Path, form: FormCase) ->
 
 
 @every_form
-def test_a_large_file_is_cut_between_records(
-    tmp_path: Path, form: FormCase, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_file_is_cut_between_records(tmp_path: Path, form: FormCase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tagstream.streaming.source.file_plans._LEAST_SPLIT", 700)
     case = Folder(tmp_path, form)
     rows = some_rows(400, seed=2)
@@ -227,13 +226,13 @@ def test_a_quote_that_is_never_closed_ends_the_listing(tmp_path: Path, monkeypat
     monkeypatch.setattr("tagstream.streaming.source.file_csv._LONGEST", 100)
     case = Folder(tmp_path, next(form for form in FORMS if form.name == "csv"))
     case.put("a", b'id,text\n1,a\n2,"b\n' + b"3,c\n" * 50)
-    with pytest.raises(SourceError, match=r"in/a: the record at byte 12 does not end within 100 bytes; probably a quote"):
+    with pytest.raises(
+        SourceError, match=r"in/a: the record at byte 12 does not end within 100 bytes; probably a quote"
+    ):
         case.lister.look()
 
 
 def test_a_union_of_several_types_is_refused_by_name(tmp_path: Path) -> None:
-    import fastavro  # noqa: PLC0415
-
     case = Folder(tmp_path, next(form for form in FORMS if form.name == "avro"))
     schema = {"type": "record", "name": "r", "fields": [{"name": "id", "type": ["null", "long", "string"]}]}
     with (case.folder / "a").open("wb") as f:

@@ -17,6 +17,7 @@ from tagstream.state.options import StateIndexOptions
 from tagstream.streaming.options.csv_options import CsvOptions
 from tagstream.streaming.options.dead_letter_options import DeadLetterOptions
 from tagstream.streaming.options.index_options import MetadataOptions
+from tagstream.streaming.options.keys.csv import CSV_KEYS
 from tagstream.streaming.options.keys.fixed import FIXED_KEYS
 from tagstream.streaming.options.keys.index import INDEX_IGNORED
 from tagstream.streaming.options.keys.job import JOB_KEYS
@@ -90,6 +91,7 @@ _KEYS = (
     *BESIDE_KEYS,
     *REFUSED_KEYS,
     *HUDI_REFUSED,
+    *CSV_KEYS,
 )
 
 REGISTRY = Registry(

@@ -63,14 +63,14 @@ class ParquetFiles:
         """The rows of the row groups that begin in the part, see ``FileForm.records``."""
         path = part.path
         file = _open(storage, path)
-        schema = file.schema_arrow
+        schema = _meant(file)
         twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
         if twice:
             raise SourceError(
                 f"source file {storage.where(path)} has more than one column {twice[0]}; write it with other names"
             )
         names = [name for name in schema.names if name in columns]
-        metadata = {ARROW_SCHEMA: schema.remove_metadata().serialize().to_pybytes()}
+        metadata = {ARROW_SCHEMA: schema.serialize().to_pybytes()}
         first = 0
         for number, at in enumerate(_begins(file.metadata)):
             count = file.metadata.row_group(number).num_rows
@@ -123,8 +123,25 @@ def _check_readable(storage: Storage, path: str, group: pq.RowGroupMetaData) -> 
 
 def schema_of(storage: Storage, path: str) -> pa.Schema:
     """The columns of a file. DamagedFileError when it has no readable footer."""
-    schema: pa.Schema = _open(storage, path).schema_arrow
-    return schema.remove_metadata()
+    return _meant(_open(storage, path))
+
+
+def _meant(file: pq.ParquetFile) -> pa.Schema:
+    """The columns with their meaning: timestamps of the old type INT96 are instants, as in Spark and Hive."""
+    leaves = (file.schema.column(i) for i in range(len(file.schema.names)))
+    old = {leaf.path.split(".")[0] for leaf in leaves if leaf.physical_type == "INT96"}
+    return pa.schema([f.with_type(_instants(f.type)) if f.name in old else f for f in file.schema_arrow])
+
+
+def _instants(kind: pa.DataType) -> pa.DataType:
+    t = pa.types
+    if t.is_timestamp(kind):
+        return pa.timestamp(kind.unit, "UTC")
+    if t.is_struct(kind):
+        return pa.struct([f.with_type(_instants(f.type)) for f in kind])
+    if t.is_list(kind):
+        return pa.list_(_instants(kind.value_type))
+    return pa.map_(kind.key_type, _instants(kind.item_type)) if t.is_map(kind) else kind
 
 
 def _open(storage: Storage, path: str) -> pq.ParquetFile:

@@ -45,7 +45,8 @@ def read(folder: Path, data: bytes, form: CsvFiles, kinds: dict[str, pa.DataType
         (b'1, "a" ,x\n', [("1", ' "a" ', "x")]),
         (b"\n\n1,2,3\n", [("1", "2", "3")]),
         (b"1,2,3\r\n4,5,6\r\n", [("1", "2", "3"), ("4", "5", "6")]),
-        (b'3,"n\nn","c,c"\n4,end\\,sp\n5,"\\\\\\"x","\\""\n', [("3", "n\nn", "c,c"), ("4", "end\\", "sp"), ("5", '\\"x', '"')]),
+        (b'3,"n\nn","c,c"\n4,end\\,sp\n5,"\\\\\\"x","\\""\n',
+         [("3", "n\nn", "c,c"), ("4", "end\\", "sp"), ("5", '\\"x', '"')]),
     ],
 )  # fmt: skip
 def test_fields_are_those_of_sparks_reader(tmp_path: Path, text: bytes, wanted: list[object]) -> None:

@@ -105,29 +105,6 @@ REFUSED_KEYS = (
         "all files of the source folder are read; move the wanted files to another folder, and remove this key",
         ".*",
     ),
-    unsupported(
-        "hoodie.streamer.csv.mode",
-        "a record that cannot be read is in the quarantine, and --max-bad-records limits their number; it is never "
-        "dropped; remove it",
-        "permissive",
-        "failfast",
-    ),
-    unsupported(
-        "hoodie.streamer.csv.charToEscapeQuoteEscaping",
-        "an escape character before an escape character is a part of the text; remove it",
-        "\\",
-    ),
-    *(
-        unsupported(f"hoodie.streamer.csv.{name}", "numbers have Spark's texts NaN, Inf and -Inf; remove it", value)
-        for name, value in (("nanValue", "nan"), ("positiveInf", "inf"), ("negativeInf", "-inf"))
-    ),
-    *(
-        unsupported(f"hoodie.streamer.csv.{name}", "dates and timestamps are read in ISO 8601; remove it", *values)
-        for name, values in (
-            ("dateFormat", ("yyyy-MM-dd",)),
-            ("timestampFormat", ("yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd'T'HH:mm:ss", "yyyy-MM-dd'T'HH:mm:ss[.SSS][XXX]")),
-        )
-    ),
     unsupported("changelog.enabled", "the index needs deletes as deletes; remove it", "false"),
     unsupported(
         "--checkpoint",
@@ -304,11 +281,11 @@ _ROLLBACK = (
     "failed writes of dead writers are rolled back before a batch; pending writes of live writers are not touched"
 )
 _READER = "this job does not query the table"
-_SCHEMA_TYPES = "columns have the types of the schema"
 _MEMORY = "Arrow writes the rows, and this key does not set its memory"
 
 
-def _ignored(name: str, reason: str, flag: str | None = None, kind: Kind = Kind.STRING, **more: object) -> ConfigKey:
+def ignored(name: str, reason: str, flag: str | None = None, kind: Kind = Kind.STRING, **more: object) -> ConfigKey:
+    """A key that is known and has no effect, for the reason ``reason``."""
     return ConfigKey(
         name,
         kind,
@@ -326,49 +303,37 @@ def _ignored_family(prefix: str, reason: str) -> Family:
 
 
 IGNORED_KEYS = (
-    _ignored("--max-pending-compactions", "one compaction is planned at a time", flag="--max-pending-compactions"),
-    _ignored("hoodie.archive.async", "archiving runs between two batches"),
-    _ignored("hoodie.commits.archival.batch", "a detail of Hudi's own archiving"),
-    _ignored("hoodie.clean.failed.writes.policy", _ROLLBACK, aliases=("hoodie.cleaner.policy.failed.writes",)),
-    _ignored("hoodie.upsert.shuffle.parallelism", _TASKS),
-    _ignored("hoodie.insert.shuffle.parallelism", _TASKS),
-    _ignored("hoodie.bulkinsert.shuffle.parallelism", _TASKS),
-    _ignored("hoodie.delete.shuffle.parallelism", _TASKS),
-    _ignored("hoodie.combine.before.upsert", _ONCE, harmless=("true",)),
-    _ignored("hoodie.combine.before.insert", _ONCE, harmless=("true",)),
-    _ignored("hoodie.datasource.write.row.writer.enable", "Arrow writes the rows"),
-    _ignored("hoodie.parquet.page.size", "pages are 1 MiB"),
-    _ignored("hoodie.parquet.dictionary.enabled", "dictionary encoding is always on"),
-    _ignored("hoodie.embed.timeline.server", "the writer reads the timeline itself"),
-    _ignored(
+    ignored("--max-pending-compactions", "one compaction is planned at a time", flag="--max-pending-compactions"),
+    ignored("hoodie.archive.async", "archiving runs between two batches"),
+    ignored("hoodie.commits.archival.batch", "a detail of Hudi's own archiving"),
+    ignored("hoodie.clean.failed.writes.policy", _ROLLBACK, aliases=("hoodie.cleaner.policy.failed.writes",)),
+    ignored("hoodie.upsert.shuffle.parallelism", _TASKS),
+    ignored("hoodie.insert.shuffle.parallelism", _TASKS),
+    ignored("hoodie.bulkinsert.shuffle.parallelism", _TASKS),
+    ignored("hoodie.delete.shuffle.parallelism", _TASKS),
+    ignored("hoodie.combine.before.upsert", _ONCE, harmless=("true",)),
+    ignored("hoodie.combine.before.insert", _ONCE, harmless=("true",)),
+    ignored("hoodie.datasource.write.row.writer.enable", "Arrow writes the rows"),
+    ignored("hoodie.parquet.page.size", "pages are 1 MiB"),
+    ignored("hoodie.parquet.dictionary.enabled", "dictionary encoding is always on"),
+    ignored("hoodie.embed.timeline.server", "the writer reads the timeline itself"),
+    ignored(
         "hoodie.write.markers.type",
         "the driver writes all markers, in the form of the timeline server; every Hudi writer can roll them back",
     ),
-    _ignored(
+    ignored(
         "hoodie.partition.metafile.use.base.format",
         "a new partition is marked by a text file, which every reader accepts",
     ),
-    _ignored("hoodie.auto.commit", "every batch is committed"),
-    _ignored("hoodie.datasource.write.streaming.retry.count", _RETRY),
-    _ignored("hoodie.datasource.write.streaming.retry.interval.ms", _RETRY),
-    _ignored(
+    ignored("hoodie.auto.commit", "every batch is committed"),
+    ignored("hoodie.datasource.write.streaming.retry.count", _RETRY),
+    ignored("hoodie.datasource.write.streaming.retry.interval.ms", _RETRY),
+    ignored(
         "hoodie.write.num.retries.on.conflict.failures", "a batch that conflicts is repeated until it is committed"
     ),
-    _ignored("hoodie.finalize.write.parallelism", _TASKS),
-    _ignored("hoodie.write.status.storage.level", _MEMORY),
-    *(
-        _ignored(f"hoodie.streamer.csv.{name}", reason)
-        for name, reason in (
-            ("multiLine", "a line break in quotes always belongs to its field"),
-            ("enforceSchema", "columns of a header are found by name, others by their place in the schema"),
-            ("inferSchema", _SCHEMA_TYPES),
-            ("samplingRatio", _SCHEMA_TYPES),
-            ("maxColumns", "the schema has the number of columns"),
-            ("maxCharsPerColumn", "a record may have 16 MiB"),
-            ("columnNameOfCorruptRecord", "bad records are in the quarantine"),
-        )
-    ),
-    _ignored("index.bootstrap.rocksdb.path", "the local store's folder is index.local.dir"),
+    ignored("hoodie.finalize.write.parallelism", _TASKS),
+    ignored("hoodie.write.status.storage.level", _MEMORY),
+    ignored("index.bootstrap.rocksdb.path", "the local store's folder is index.local.dir"),
 )
 
 _OTHER_SOURCE = "a setting of another source"

@@ -191,7 +191,9 @@ def test_values_that_would_lose_something_are_bad_alone(
 def test_rules_that_accept_a_loss() -> None:
     loose = DecodeRules(round_numbers=True, truncate_times=True)
     assert bad(pa.array([Decimal("1.25")]), pa.decimal128(3, 1), loose) == [None]
-    assert typed(pa.array([Decimal("1.25")]), pa.field("f", pa.decimal128(3, 1)), loose)[0].to_pylist() == [Decimal("1.3")]
+    assert typed(pa.array([Decimal("1.25")]), pa.field("f", pa.decimal128(3, 1)), loose)[0].to_pylist() == [
+        Decimal("1.3")
+    ]
     assert bad(NS, pa.timestamp("us"), loose) == [None] * 3
     assert bad(pa.array([MOMENT.replace(tzinfo=None)]), pa.date32(), loose) == [None]
 
