@@ -18,7 +18,7 @@ _NAMED = {r"\t": "\t", r"\\": "\\", r"\"": '"', r"\'": "'", r"\0": "", "\0": ""}
 
 
 def _text(name: str, doc: str, default: str | None, note: str = "") -> ConfigKey:
-    return ConfigKey(PREFIX + name, Kind.STRING, doc, default=default, default_note=note)
+    return ConfigKey(PREFIX + name, Kind.STRING, doc, default=default, default_note=note, may_be_empty=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,10 +50,18 @@ class CsvOptions:
         default=False,
     )
     null_value: str = option(
-        PREFIX + "nullValue", Kind.STRING, "Text of CSV for null, in addition to no text.", default=""
+        PREFIX + "nullValue",
+        Kind.STRING,
+        "Text of CSV for null, in addition to no text.",
+        default="",
+        may_be_empty=True,
     )
     empty_value: str = option(
-        PREFIX + "emptyValue", Kind.STRING, 'Value of `""` in CSV; it is null if `nullValue` is empty too.', default=""
+        PREFIX + "emptyValue",
+        Kind.STRING,
+        'Value of `""` in CSV; it is null if `nullValue` is empty too.',
+        default="",
+        may_be_empty=True,
     )
     trim_left: bool = option(
         PREFIX + "ignoreLeadingWhiteSpace", Kind.BOOL, "Blanks before a field of CSV without quotes are removed.",
