@@ -65,6 +65,7 @@ class ConfigKey:
     ``reason`` says why an IGNORED key has no effect, or what an UNSUPPORTED key misses and what to do about it. ``harmless``
     are values of an UNSUPPORTED key that change nothing; they pass silently. ``anyway`` maps values that ask for what this
     version always does to the reason. ``concern`` applies to the other values of an UNSUPPORTED key.
+    ``may_be_empty``: an empty text is a value.
     """
 
     name: str
@@ -87,6 +88,7 @@ class ConfigKey:
     harmless: tuple[str, ...] = ()
     anyway: Mapping[str, str] = field(default_factory=dict)
     concern: Concern = Concern.CONTRADICTS
+    may_be_empty: bool = False
 
     @property
     def flags(self) -> tuple[str, ...]:
@@ -184,8 +186,8 @@ def _parse_choice(key: ConfigKey, text: str) -> Value:
     raise ValueError(f"must be one of {', '.join(key.choices)}{hint}")
 
 
-def _parse_text(_key: ConfigKey, text: str) -> Value:
-    if not text:
+def _parse_text(key: ConfigKey, text: str) -> Value:
+    if not text and not key.may_be_empty:
         raise ValueError("must not be empty")
     return text
 

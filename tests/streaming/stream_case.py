@@ -75,7 +75,7 @@ class StreamCase:
     """``conf`` is passed as ``--hoodie-conf``; the source is a folder of files unless ``conf`` names a topic.
 
     ``existing`` is a table that is there: its key, partition and ordering fields, type and schema are then its own.
-    ``place``: where the checkpoint is, if it was moved.
+    ``place``: where the checkpoint is, if it was moved. ``source_class``: of a folder.
     """
 
     folder: Path
@@ -85,6 +85,7 @@ class StreamCase:
     schema: Mapping[str, object] = field(default_factory=lambda: ev.AVRO_SCHEMA)
     existing: Path | None = None
     place: Path | None = None
+    source_class: str = "JsonDFSSource"
 
     @property
     def table(self) -> Path:
@@ -119,7 +120,7 @@ class StreamCase:
         kafka = "hoodie.streamer.source.kafka.topic" in conf
         if not kafka:
             conf["hoodie.streamer.source.dfs.root"] = str(self.source)
-        out = ["--source-class", "JsonKafkaSource" if kafka else "JsonDFSSource"]
+        out = ["--source-class", "JsonKafkaSource" if kafka else self.source_class]
         out += [] if kafka or "--source-limit" in more else ["--source-limit", "1"]  # one file a batch
         out += [] if self.existing else ["--target-table", "events", "--table-type", self.table_type]
         out += ["--target-base-path", str(self.table), "--checkpoint-dir", str(self.checkpoint), *more]

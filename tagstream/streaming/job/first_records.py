@@ -28,6 +28,8 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.options.source_options import FirstSchema
 from tagstream.streaming.source.decode.connect_json import connect_fields
 from tagstream.streaming.source.decode.debezium_envelope import FLAT_PLACES, PLACES
+from tagstream.streaming.source.decode.file_rows import parquet_avro
+from tagstream.streaming.source.decode.plain_json import DELETED
 from tagstream.streaming.source.decode.record_decoder import Path
 from tagstream.streaming.source.decode.record_schemas import connect_row, is_beside
 from tagstream.streaming.source.decode.row_messages import (
@@ -38,10 +40,13 @@ from tagstream.streaming.source.decode.row_messages import (
     table_name,
 )
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
+from tagstream.streaming.source.file_avro import read_header
+from tagstream.streaming.source.file_forms import make_form
 from tagstream.streaming.source.file_lister import list_files
+from tagstream.streaming.source.file_parquet import schema_of
 from tagstream.streaming.source.source import NEW_KEY, OLD_KEY
 from tagstream.streaming.source.source_checks import check_source
-from tagstream.streaming.source.source_file import DAMAGED, SourceFile, codec_of, content
+from tagstream.streaming.source.source_file import DAMAGED, DamagedFileError, SourceFile, codec_of, content
 from tagstream.streaming.source.transformation import with_transformed_schema
 from tagstream.table.errors import ConfigError, TableNotFoundError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -82,6 +87,8 @@ def with_first_schema(options: Options, spark: SparkSession | None = None) -> Op
     if (spark is None and reads_by_spark(options)) or not lacks_schema(options):
         return options
     check_source(options)
+    if options.files.form in ("parquet", "avro") and options.source.kind == "dfs":
+        return replace(options, source=replace(options.source, first_schema=_of_files(options)))
     looked_at = 0
     for limit in (_FEW, _MANY):
         looked_at = 0
@@ -104,6 +111,38 @@ def with_first_schema(options: Options, spark: SparkSession | None = None) -> Op
         f"schema{f' of a table that tagstream.source.tables ({tables}) names' if tables else ''}: let the connector write "
         "schemas (value.converter.schemas.enable=true), or set hoodie.streamer.schemaprovider.source.schema.file"
     )
+
+
+def _of_files(options: Options) -> FirstSchema:
+    """The schema of the first file of Parquet or Avro that can be read, in the order in which the stream reads files."""
+    source, form = open_storage(options.files.root or ""), make_form(options.files.form, options.csv)
+    assert form is not None
+    for file in sorted(list_files(source), key=lambda f: (f.mtime_ms, f.path)):
+        where = source.where(file.path)
+        try:
+            if not file.size or source.read_range(file.path, 0, len(form.magic)) != form.magic:
+                continue  # the stream reports it
+            if options.files.form == "avro":
+                header = read_header(source, file.path, file.size)
+                if header is None:
+                    continue
+                text = header.schema
+            else:
+                text = parquet_avro(schema_of(source, file.path), where)
+        except (DamagedFileError, FileNotFoundError):
+            continue
+        text = json.dumps(_without_mark(json.loads(text)))
+        LOG.info("table %s is made with the columns of %s", options.table.base_path, where)
+        return FirstSchema(text, f"source file {where}", None)
+    raise SourceError(
+        f"no table exists at {options.table.base_path} yet, and {_place(options)} has no readable file of {form.name} to "
+        "take the columns from: start when it has one, or set hoodie.streamer.schemaprovider.source.schema.file"
+    )
+
+
+def _without_mark(record: dict[str, Any]) -> dict[str, Any]:
+    """A record's schema without the column that marks deletes: its rows are not stored."""
+    return {**record, "fields": [f for f in record["fields"] if f["name"] != DELETED]}
 
 
 def _place(options: Options) -> str:

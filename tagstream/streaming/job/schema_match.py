@@ -10,10 +10,11 @@ import pyarrow as pa
 
 from tagstream.streaming.job.column_checks import check_corrected, check_dropped, check_former
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.options.record_options import OPERATION
 from tagstream.streaming.source.decode.debezium_envelope import STREAMER_COLUMNS
 from tagstream.streaming.source.decode.record_format import Noticed, avro_facts
 from tagstream.streaming.source.decode.record_schemas import row_schema
-from tagstream.streaming.source.decode.schema_names import renamed, table_schema
+from tagstream.streaming.source.decode.schema_names import renamed, table_schema, with_operation
 from tagstream.streaming.source.decode.schema_registry import USER_INFO_ENV, RegistryPlace, SchemaRegistry
 from tagstream.streaming.source.decode.typed_rows import in_table_types
 from tagstream.table.errors import ConfigError, SchemaRefusedError, UnsupportedTableError
@@ -200,7 +201,7 @@ def read_schema_file(options: Options, columns: Sequence[str] = ()) -> tuple[pa.
     if options.source.frame_schema is None and options.source.schema_file is not None:
         name = f"schema file {name}"
     try:
-        text = _given_text(options)
+        text = with_dms_operation(_given_text(options), options)
         if options.records.format.source_types:
             text = table_schema(text)
         text = renamed(text, columns)
@@ -214,6 +215,24 @@ def read_schema_file(options: Options, columns: Sequence[str] = ()) -> tuple[pa.
         ) from e
     except (ValueError, UnsupportedTableError) as e:
         raise ConfigError(f"{name} can't be used: {e}") from e
+
+
+def with_dms_operation(avro_json: str, options: Options) -> str:
+    """The schema with the column of AWS DMS, if its payload or its transformer is named. ValueError for text that is not
+    JSON.
+    """
+    records = options.records
+    if not (records.dms_deletes or records.dms_operation) or options.source.frame_schema is not None:
+        return avro_json
+    return with_operation(avro_json, OPERATION, filled=records.dms_operation)
+
+
+def schema_columns(options: Options) -> tuple[str, ...]:
+    """The columns of the given schema in its order, for CSV files without a header; empty without a schema."""
+    try:
+        return tuple(avro_to_arrow(_given_text(options)).names) if options.source.schema_file is not None else ()
+    except (OSError, ValueError, UnsupportedTableError):
+        return ()  # the start reports it
 
 
 def _given_text(options: Options) -> str:

@@ -18,12 +18,14 @@ from tagstream.streaming.batch.spark_checkpoint import (
     unfinished_batch,
     whole_file_log,
 )
+from tagstream.streaming.job.schema_match import schema_columns
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.source.file_cleaner import CleanOptions, SourceCleaner
+from tagstream.streaming.source.file_forms import make_form
 from tagstream.streaming.source.file_lister import FileLister, ListerOptions, ListerThread, list_files
 from tagstream.streaming.source.file_plans import PlanLog, Positions, Split, plan_number, read_plan
 from tagstream.streaming.source.file_reader import FilesSpec
-from tagstream.streaming.source.source_file import position_of
+from tagstream.streaming.source.source_file import FileForm, position_of
 from tagstream.table.storage.opening import is_supported, open_storage, path_of
 from tagstream.table.storage.storage import Storage
 
@@ -55,10 +57,11 @@ class SourceFiles:
         if clean is not None:
             unfinished = partial(unfinished_paths, job.query_folder.files, log)
             cleaner = SourceCleaner(source, clean, job.env.clock_ms, job.env.lease.check, unfinished)
+        form = file_form_of(options)
         lister = FileLister(
             source,
             log,
-            ListerOptions(options.source.limit, spark.sparkContext.defaultParallelism, options.files.changed),
+            ListerOptions(options.source.limit, spark.sparkContext.defaultParallelism, options.files.changed, form),
             job.env.clock_ms,
             job.env.lease.check,
             positions_before(job.query_folder.files, source) if log.is_new else None,
@@ -67,7 +70,7 @@ class SourceFiles:
         )
         lister.look()
         folder = log.folder if not names_data(job.query_folder.files) else log.folder[:-1] + "[s]"
-        spec = FilesSpec(source, options.files.changed, frozenset(lister.redone))
+        spec = FilesSpec(source, options.files.changed, frozenset(lister.redone), form)
         if not options.run.continuous:
             lister.report_waiting()
             return cls(folder, spec, None)
@@ -113,6 +116,11 @@ def names_data(query_folder: Storage) -> bool:
         plan_number(e["path"]) is None
         for e in file_log(query_folder, int(offset["logOffset"]), int(offset["logOffset"]))
     )
+
+
+def file_form_of(options: Options) -> FileForm | None:
+    """The form of the source's files; None for lines of JSON."""
+    return make_form(options.files.form, options.csv, schema_columns(options))
 
 
 def clean_options(options: Options) -> CleanOptions | None:

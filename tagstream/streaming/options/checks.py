@@ -211,6 +211,16 @@ def check_source(r: Resolved, source_class: str) -> None:
         )
 
 
+def check_file_form(r: Resolved, source_class: str, root: str | None) -> None:
+    """Check that this program reads the storage of files that Spark cannot read for it."""
+    if source_class in ("ParquetDFSSource", "AvroDFSSource", "CsvDFSSource") and root and not is_supported(root):
+        text = (
+            f"{r.said(_ROOT)}: Spark reads this storage, and only lines of JSON from it; copy the files to another storage, "
+            f"or use JsonDFSSource"
+        )
+        r.problems.append(Problem(text, r.entries.get(_ROOT)))
+
+
 def check_frame(r: Resolved) -> None:
     """Check that no key names another source than the DataFrame, or how text is read."""
     for name in (*r.entries, *r.kafka):

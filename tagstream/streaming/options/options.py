@@ -12,6 +12,7 @@ from tagstream.state.options import StateIndexOptions
 from tagstream.streaming.options.checks import (
     check_apart,
     check_bootstrap_only,
+    check_file_form,
     check_frame,
     check_source,
     check_table_name,
@@ -23,6 +24,7 @@ from tagstream.streaming.options.checks import (
     required,
     source_archive,
 )
+from tagstream.streaming.options.csv_options import CsvOptions, csv_options
 from tagstream.streaming.options.dead_letter_options import DeadLetterOptions, dead_letter_options
 from tagstream.streaming.options.index_options import (
     INDEX_CHOICE,
@@ -39,7 +41,13 @@ from tagstream.streaming.options.resolve import Resolved, resolve
 from tagstream.streaming.options.run_options import RunOptions, StatusOptions
 from tagstream.streaming.options.schema_options import SchemaOptions, schema_options
 from tagstream.streaming.options.service_options import ServiceOptions, service_options, ttl_options
-from tagstream.streaming.options.source_options import FileSourceOptions, KafkaOptions, SourceOptions
+from tagstream.streaming.options.source_options import (
+    FILE_CLASSES,
+    FileSourceOptions,
+    KafkaOptions,
+    SourceOptions,
+    file_form,
+)
 from tagstream.streaming.options.sync_options import sync_options
 from tagstream.streaming.options.table_options import TableOptions
 from tagstream.streaming.options.transformer_options import transformer_options
@@ -74,6 +82,7 @@ class Options:
     source: SourceOptions
     kafka: KafkaOptions
     files: FileSourceOptions
+    csv: CsvOptions
     decode: DecodeRules
     records: RecordOptions
     schema: SchemaOptions
@@ -139,7 +148,8 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         r.texts("hoodie.datasource.write.partitionpath.field"),
     )
     ordering = r.texts("hoodie.table.ordering.fields")
-    source_class = "dfs" if r.text("--source-class") == "JsonDFSSource" else "kafka"
+    class_name = r.text("--source-class")
+    source_class = "dfs" if class_name in FILE_CLASSES else "kafka"
     source_class = source_class if frame_schema is None else "frame"
     dfs_root = folder(r.opt_text("hoodie.streamer.source.dfs.root"))
     bootstrap_only = r.flag("--bootstrap-only")
@@ -150,9 +160,11 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         check_bootstrap_only(r)
     elif frame_schema is None:
         check_source(r, source_class)
+        check_file_form(r, class_name, dfs_root)
     else:
         check_frame(r)
     records = record_options(r, ordering, typed=frame_schema is not None)
+    csv = csv_options(r, class_name)
     transformers = transformer_options(r, records.format)
     generator, merging = key_generator(r, keys, partitions), merge_mode(r, ordering)
     time_keys = given_times(r)
@@ -199,7 +211,8 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
             transformers=transformers,
         ),
         kafka=read(KafkaOptions, r, consumer=_consumer(r)),
-        files=read(FileSourceOptions, r, root=dfs_root, archive=archive),
+        files=read(FileSourceOptions, r, form=file_form(class_name), root=dfs_root, archive=archive),
+        csv=csv,
         decode=read(DecodeRules, r),
         records=records,
         schema=schema,

@@ -18,6 +18,9 @@ from tagstream.table.option_fields import derived, option, read
 _FORMAT, _BYTES, _ORDER = "tagstream.source.format", "tagstream.decode.bytes", "tagstream.debezium.order"
 _TRUNCATE = "tagstream.debezium.truncate"
 TABLES = "tagstream.source.tables"
+OPERATION = "Op"  # the column of AWS DMS with the operation of a record
+_PAYLOAD, _TRANSFORMER = "hoodie.datasource.write.payload.class", "hoodie.streamer.transformer.class"
+_DMS_PAYLOAD, _DMS_TRANSFORMER = "AWSDmsAvroPayload", "AWSDmsTransformer"
 _POST_PROCESSOR = "hoodie.streamer.source.json.kafka.post.processor.maxwell"
 _MAXWELL_DATABASE, _MAXWELL_TABLE = f"{_POST_PROCESSOR}.database.regex", f"{_POST_PROCESSOR}.table.regex"
 _MODE, _CLASS = "hoodie.write.record.merge.mode", "--source-class"
@@ -26,6 +29,9 @@ _SCHEMA_FILE = "hoodie.streamer.schemaprovider.source.schema.file"
 _USER, _TOPIC = "schema.registry.basic.auth.user.info", "hoodie.streamer.source.kafka.topic"
 # The format and order of the records of a source class of HoodieStreamer.
 _OF_CLASS = {
+    "ParquetDFSSource": ("parquet", None),
+    "AvroDFSSource": ("avro-files", None),
+    "CsvDFSSource": ("csv", None),
     "AvroKafkaSource": ("avro", None),
     "PostgresDebeziumSource": ("debezium-avro", "lsn"),
     "MysqlDebeziumSource": ("debezium-avro", "binlog"),
@@ -38,7 +44,8 @@ _NOWHERE: _Place = (None, None, None)
 class RecordOptions:
     """``debezium_order``: what orders the events of a table without an ordering field. ``registry_url``: without name
     and password, which ``registry_user_info`` has; ``registry_subject``: of the schema of values. ``delete_field``: the
-    column of typed rows that marks deletes. ``tables``: patterns of the tables whose events are read.
+    column of typed rows that marks deletes. ``tables``: patterns of the tables whose events are read. ``dms_deletes``: a
+    record with ``D`` in :data:`OPERATION` is a delete; ``dms_operation``: records without this column get it.
     """
 
     format: SourceFormat = derived(
@@ -85,6 +92,8 @@ class RecordOptions:
         default="__debezium_unavailable_value",
     )
     bytes_as: Literal["base64", "hex", "raw"]
+    dms_deletes: bool = False
+    dms_operation: bool = False
     null_if_lost: bool = option(
         "tagstream.debezium.unavailable.lost",
         Kind.CHOICE,
@@ -195,7 +204,22 @@ def record_options(r: Resolved, ordering: tuple[str, ...], *, typed: bool = Fals
         registry_subject=subject or f"{r.opt_text(_TOPIC) or ''}-value",
         registry_user_info=r.opt_text(_USER) or user_info,
         tables=r.attempt(lambda: _tables(r, kind), nothing, TABLES),
+        dms_deletes=kind.transformed and names_dms_payload(r),
+        dms_operation=kind.transformed and _adds_operation(r),
     )
+
+
+def names_dms_payload(r: Resolved) -> bool:
+    """Whether the payload class is that for AWS DMS, whose records with ``D`` in :data:`OPERATION` are deletes."""
+    return any(
+        isinstance(key, ConfigKey) and key.name == _PAYLOAD and entry.value.rpartition(".")[2] == _DMS_PAYLOAD
+        for key, entry in r.unsupported
+    )
+
+
+def _adds_operation(r: Resolved) -> bool:
+    """Whether a transformer adds :data:`OPERATION` to records without it."""
+    return any(re.split("[.:]", name.strip())[-1] == _DMS_TRANSFORMER for name in r.texts(_TRANSFORMER))
 
 
 def _format(r: Resolved) -> tuple[SourceFormat, Order]:

@@ -14,8 +14,10 @@ from tagstream.index.bloom import BloomIndexOptions
 from tagstream.index.hbase_options import HbaseOptions
 from tagstream.index.registry import IndexOptions
 from tagstream.state.options import StateIndexOptions
+from tagstream.streaming.options.csv_options import CsvOptions
 from tagstream.streaming.options.dead_letter_options import DeadLetterOptions
 from tagstream.streaming.options.index_options import MetadataOptions
+from tagstream.streaming.options.keys.csv import CSV_KEYS
 from tagstream.streaming.options.keys.fixed import FIXED_KEYS
 from tagstream.streaming.options.keys.index import INDEX_IGNORED
 from tagstream.streaming.options.keys.job import JOB_KEYS
@@ -63,6 +65,7 @@ _KEYS = (
     *keys_of(SourceOptions, "Source"),
     *keys_of(KafkaOptions, "Source"),
     *keys_of(FileSourceOptions, "Source"),
+    *keys_of(CsvOptions, "Source"),
     *keys_of(DeadLetterOptions, "Job"),
     *keys_of(RecordOptions, "Formats"),
     *keys_of(SchemaOptions, "Schema changes"),
@@ -90,6 +93,7 @@ _KEYS = (
     *BESIDE_KEYS,
     *REFUSED_KEYS,
     *HUDI_REFUSED,
+    *CSV_KEYS,
 )
 
 REGISTRY = Registry(

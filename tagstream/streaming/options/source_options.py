@@ -11,7 +11,11 @@ from tagstream.table.config import ConfigKey, Kind
 from tagstream.table.option_fields import derived, option
 
 _TRANSFORMATIONS = "Transformations"  # a section of the documentation
-_NO_SOURCE = "this version reads Kafka (JsonKafkaSource, AvroKafkaSource, Debezium's) and files of JSON (JsonDFSSource)"
+_NO_SOURCE = (
+    "this version reads Kafka (JsonKafkaSource, AvroKafkaSource, Debezium's) and files (JsonDFSSource, ParquetDFSSource, "
+    "AvroDFSSource, CsvDFSSource)"
+)
+FILE_CLASSES = ("JsonDFSSource", "ParquetDFSSource", "AvroDFSSource", "CsvDFSSource")
 _HOUR_MS = 3_600_000
 
 
@@ -44,8 +48,11 @@ class SourceOptions:
             values={
                 "JSONKAFKASOURCE": "JsonKafkaSource",
                 "ORG.APACHE.HUDI.UTILITIES.SOURCES.JSONKAFKASOURCE": "JsonKafkaSource",
-                "JSONDFSSOURCE": "JsonDFSSource",
-                "ORG.APACHE.HUDI.UTILITIES.SOURCES.JSONDFSSOURCE": "JsonDFSSource",
+                **{
+                    prefix + name.upper(): name
+                    for name in FILE_CLASSES
+                    for prefix in ("", "ORG.APACHE.HUDI.UTILITIES.SOURCES.")
+                },
                 **{
                     prefix + name.upper(): name
                     for prefix in (
@@ -60,10 +67,7 @@ class SourceOptions:
                 prefix + name.upper(): _NO_SOURCE
                 for prefix in ("", "ORG.APACHE.HUDI.UTILITIES.SOURCES.", "ORG.APACHE.HUDI.UTILITIES.SOURCES.DEBEZIUM.")
                 for name in (
-                    "AvroDFSSource",
-                    "ParquetDFSSource",
                     "ORCDFSSource",
-                    "CsvDFSSource",
                     "JdbcSource",
                     "SqlSource",
                     "SqlFileBasedSource",
@@ -209,17 +213,18 @@ class KafkaOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class FileSourceOptions:
-    """``clean_after_ms``: since a file's last change. ``archive``: the folder to which files are moved; None if they are
-    not moved."""
+    """``form``: of the files. ``clean_after_ms``: since a file's last change. ``archive``: the folder to which files are
+    moved; None if they are not moved."""
 
+    form: Literal["json", "parquet", "avro", "csv"] = "json"
     root: str | None = option(
         "hoodie.streamer.source.dfs.root",
         Kind.PATH,
-        "Folder of JSON lines files, which are read with those of its subfolders. Producers write a "
-        "file in another folder and rename it into this one, or append whole lines to an existing "
-        "file. Names that begin with `_` or `.` or end in `._COPYING_` are ignored "
-        "(docs/guide/records.md, Files).",
-        default_note="required with JsonDFSSource",
+        "Folder of files (JSON lines, Parquet, Avro or CSV, by the source class), which are read with those of its "
+        "subfolders. Producers write a file in another folder and rename it into this one, or append "
+        "whole records to an existing file (not of Parquet). Names that begin with `_` or `.` or end in "
+        "`._COPYING_` are ignored (docs/guide/records.md, Files).",
+        default_note="required with a source of files",
     )
     changed: Literal["fail", "again", "ignore"] = option(
         "tagstream.source.dfs.changed.files",
@@ -257,3 +262,13 @@ class FileSourceOptions:
         "removed, so it may be on another disk or store.",
         default_note="required with `tagstream.source.dfs.clean=archive`",
     )
+
+
+def file_form(source_class: str) -> Literal["json", "parquet", "avro", "csv"]:
+    """The form of the files that a source class reads."""
+    found: dict[str, Literal["json", "parquet", "avro", "csv"]] = {
+        "ParquetDFSSource": "parquet",
+        "AvroDFSSource": "avro",
+        "CsvDFSSource": "csv",
+    }
+    return found.get(source_class, "json")

@@ -15,11 +15,12 @@ from tagstream.table.errors import ConfigError
 CLASS, FUNCTION = "hoodie.streamer.transformer.class", "tagstream.transformer"
 SQL, SQL_FILE = "hoodie.streamer.transformer.sql", "hoodie.streamer.transformer.sql.file"
 _PACKAGE = "org.apache.hudi.utilities.transform."
-_KINDS: dict[str, Literal["sql", "flatten", "identity"]] = {
+_KINDS: dict[str, Literal["sql", "flatten", "identity", "dms"]] = {
     "SqlQueryBasedTransformer": "sql",
     "SqlFileBasedTransformer": "sql",
     "FlatteningTransformer": "flatten",
     "IdentityTransformer": "identity",
+    "AWSDmsTransformer": "dms",
 }
 _SOURCE_SCHEMA = "hoodie.streamer.schemaprovider.source.schema.file"
 
@@ -27,9 +28,9 @@ _SOURCE_SCHEMA = "hoodie.streamer.schemaprovider.source.schema.file"
 @dataclass(frozen=True)
 class TransformerOption:
     """One step of the chain. ``text``: the statements of ``sql``, the module and function of ``python``; ``where``: its
-    name."""
+    name. ``dms``: the records have the column already, by ``RecordOptions.dms_operation``."""
 
-    kind: Literal["sql", "flatten", "identity", "python"]
+    kind: Literal["sql", "flatten", "identity", "dms", "python"]
     text: str
     where: str
 
@@ -47,6 +48,8 @@ def transformer_options(r: Resolved, record_format: SourceFormat) -> tuple[Trans
         if not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*", function):
             r.problems.append(Problem(f"{r.said(FUNCTION)}: use module:function", r.entries[FUNCTION]))
         chain = (*chain, TransformerOption("python", function, FUNCTION))
+    if chain and record_format.transformed and all(step.kind in ("identity", "dms") for step in chain):
+        return none  # no value changes, and the decoder adds the operation of DMS
     if chain:
         _check_fit(r, chain, record_format)
     else:
@@ -62,7 +65,7 @@ def _check_fit(r: Resolved, chain: tuple[TransformerOption, ...], record_format:
         r.problems.append(
             Problem(
                 f"{where}: records of {record_format.name} cannot be transformed: their deletes, their order and their "
-                f"unsent values are not columns. Transform rows of plain JSON, or make your own DataFrame "
+                f"unsent values are not columns. Transform rows (JSON, CSV, Parquet, Avro), or make your own DataFrame "
                 f"(tagstream.upsert)"
             )
         )

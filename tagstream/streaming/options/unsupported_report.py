@@ -19,7 +19,7 @@ from tagstream.streaming.options.keys.unsupported import (
     REGISTRY_FAMILY,
     TARGET_SCHEMA_KEY,
 )
-from tagstream.streaming.options.record_options import format_and_order
+from tagstream.streaming.options.record_options import OPERATION, format_and_order, names_dms_payload
 from tagstream.streaming.options.resolve import Problem, Resolved, shown
 from tagstream.table.config import FROM_FILE, Concern, ConfigKey, Entry, Family, Status
 from tagstream.table.errors import ConfigError
@@ -90,6 +90,13 @@ def _judged(r: Resolved, key: ConfigKey | Family, entry: Entry) -> Unsupported:
 
 
 def _payload(r: Resolved, entry: Entry) -> str | None:
+    if names_dms_payload(r) and format_and_order(r)[0].transformed:
+        newer = (
+            "the record with the greater ordering value"
+            if r.texts("hoodie.table.ordering.fields")
+            else "the later record"
+        )
+        return f"a record with D in column {OPERATION} is a delete, and {newer} wins"
     if entry.value.rpartition(".")[2] == _LATEST and not r.texts("hoodie.table.ordering.fields"):
         return "without an ordering field the later record wins, as with this class"
     wanted, ordering = _OF_DEBEZIUM.get(entry.value.rpartition(".")[2]), r.texts("hoodie.table.ordering.fields")

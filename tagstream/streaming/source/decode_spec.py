@@ -13,16 +13,19 @@ from tagstream.state.layout import OrderingKind, has_bytes
 from tagstream.state.ordering import decode_ordering, ordering_kind
 from tagstream.state.tag_batch import PartialRows
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.options.record_options import OPERATION
 from tagstream.streaming.record_formats import TYPED_ROWS
 from tagstream.streaming.source.decode.confluent_avro import check_reader
 from tagstream.streaming.source.decode.debezium import DebeziumRules
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
 from tagstream.streaming.source.decode.make_format import PLAIN, FormatRules, TableFacts, make_format
-from tagstream.streaming.source.decode.record_format import STRICT, DecodeRules, RecordFormat, avro_facts
+from tagstream.streaming.source.decode.plain_json import with_delete_mark
+from tagstream.streaming.source.decode.record_format import NO_FACTS, STRICT, DecodeRules, RecordFormat, avro_facts
 from tagstream.streaming.source.decode.record_schemas import SchemaWatch
 from tagstream.streaming.source.decode.row_messages import SourceTables
 from tagstream.streaming.source.decode.schema_registry import RegistryPlace
 from tagstream.streaming.source.source_checks import (
+    check_columns,
     check_kinds,
     check_order,
     key_names_its_field,
@@ -58,6 +61,7 @@ def format_rules(options: Options, *, ordered: bool, pinned: str | None = None) 
         debezium=DebeziumRules(order=order, truncate=record_options.truncate, placeholder=record_options.placeholder),
         bytes_as=record_options.bytes_as,
         delete_field=record_options.delete_field,
+        operation=OPERATION if record_options.dms_deletes else None,
         null_if_lost=record_options.null_if_lost,
         tables=SourceTables(record_options.tables, None if record_options.tables else pinned),
         registry=RegistryPlace(record_options.registry_url, record_options.registry_ca_file)
@@ -121,6 +125,7 @@ class DecodeSpec:
             table, avro_json, defaults_json, global_index=options.global_index, files=files, name_single_key=named
         )
         check_kinds(options, config)
+        check_columns(options, spec.schema)
         # Rules that the table's properties lack may come from the job's options.
         spec = replace(spec, **partition_rules(options, config))
         if options.table.check_stored_keys:
@@ -180,6 +185,14 @@ class DecodeSpec:
     def schema(self) -> pa.Schema:
         """The user columns of records."""
         return avro_to_arrow(self.avro_json)
+
+    @property
+    def field_types(self) -> dict[str, pa.DataType]:
+        """The fields that are read of a record, by all of their names, with their types."""
+        facts = avro_facts(self.defaults_json)
+        columns = with_delete_mark(self.schema)
+        names = [(name, f.type) for f in columns for name in (f.name, *facts.get(f.name, NO_FACTS).aliases)]
+        return dict(reversed(names))
 
     @property
     def stored_json(self) -> str:
@@ -309,6 +322,7 @@ def decoder_of(spec: DecodeSpec, record_format: RecordFormat | None = None) -> K
         partial=spec.partial,
         longest_key=spec.longest_key,
         partition_in_path_alone=bool(spec.dropped),
+        operation=spec.format.operation,
     )
 
 

@@ -18,7 +18,7 @@ from typing import Literal
 from tagstream.streaming.errors import SourceError
 from tagstream.streaming.source.file_cleaner import SourceCleaner
 from tagstream.streaming.source.file_plans import PlanLog, Positions, Split, batches, make_plan, positions_after
-from tagstream.streaming.source.source_file import FileChange, FilePosition, SourceFile, is_read, look_at
+from tagstream.streaming.source.source_file import FileChange, FileForm, FilePosition, SourceFile, is_read, look_at
 from tagstream.table.storage.storage import Storage
 
 LOG = logging.getLogger("tagstream")
@@ -33,12 +33,13 @@ _NAMED = 5
 @dataclass(frozen=True)
 class ListerOptions:
     """``limit``: bytes per batch. ``tasks``: number of tasks per batch. ``changed``: what to do with an overwritten
-    file.
+    file. ``form``: of the files; None for lines of JSON.
     """
 
     limit: int
     tasks: int
     changed: Changed = "fail"
+    form: FileForm | None = None
 
 
 class FileLister:
@@ -107,8 +108,8 @@ class FileLister:
         named = [f"{self._source.where(p)} ({n:,} bytes)" for p, n in sorted(self.waiting.items())[:_NAMED]]
         more = len(self.waiting) - len(named)
         LOG.warning(
-            "not read, because the last line is not whole yet (it has no newline, or the compressed stream is not "
-            "complete): %s%s. They are read when they are whole",
+            "not read, because the last record is not whole yet (a line has no newline, or a compressed stream, a "
+            "quoted text, a block or a footer is not complete): %s%s. They are read when they are whole",
             ", ".join(named),
             f" and {more:,} more files" if more else "",
         )
@@ -119,14 +120,14 @@ class FileLister:
             self._whole.append(file)
             return None
         before, waiting = self._looked.get(file.path, (None, 0))
-        if before == file:
+        if before == file and not (waiting and self._options.form is not None):
             if waiting:
                 self.waiting[file.path] = waiting
             else:  # only blank lines were left
                 self._whole.append(file)
             return None
         try:
-            look = look_at(self._source, file, known, self._clock_ms())
+            look = self._compare(file, known)
             if look.kind == "changed":
                 look = self._changed(file, look)
         except FileNotFoundError:  # it was removed after the listing
@@ -148,12 +149,15 @@ class FileLister:
         assert look.position is not None
         return Split(file.path, look.start, look.position.end, file.mtime_ms, look.codec, look.position)
 
+    def _compare(self, file: SourceFile, known: FilePosition | None) -> FileChange:
+        return look_at(self._source, file, known, self._clock_ms(), self._options.form)
+
     def _changed(self, file: SourceFile, look: FileChange) -> FileChange:
         what = f"source file {self._source.where(file.path)} was overwritten: {look.why}"
         if file.path in self._unfinished and file.path not in self.redone:
             LOG.warning("%s. None of its lines is in the table yet: it is read from its beginning", what)
             self.redone.add(file.path)
-            return look_at(self._source, file, None, self._clock_ms())
+            return self._compare(file, None)
         if self._options.changed == "fail":
             raise SourceError(
                 f"{what}. A file of the source may only grow, or appear complete under a new name (write it to another "
@@ -162,9 +166,9 @@ class FileLister:
             )
         if self._options.changed == "again":
             LOG.warning("%s. It is read from its beginning (%s=again)", what, CHANGED_KEY)
-            return look_at(self._source, file, None, self._clock_ms())
+            return self._compare(file, None)
         LOG.warning("%s. Its present lines count as read (%s=ignore)", what, CHANGED_KEY)
-        now = look_at(self._source, file, None, self._clock_ms())
+        now = self._compare(file, None)
         at = now.position or FilePosition(0, file.size, file.mtime_ms, 0, 0)
         self._notes[file.path] = self._positions[file.path] = at
         return replace(now, kind="same")
@@ -173,7 +177,7 @@ class FileLister:
         """Store the plan of one batch, with the positions of files that were not planned."""
         number = self._newest + 1
         notes = [Split(path, at.end, at.end, at.mtime_ms, None, at) for path, at in self._notes.items()]
-        plan = make_plan(self._source, number, files, self._options.tasks, notes)
+        plan = make_plan(self._source, number, files, self._options.tasks, notes, self._options.form)
         self._check()
         self._log.add(plan)
         self._notes.clear()

@@ -22,7 +22,7 @@ from typing import Any
 
 from tagstream.streaming.errors import CheckpointError
 from tagstream.streaming.shares import least_loaded
-from tagstream.streaming.source.source_file import PRINT_BYTES, FilePosition
+from tagstream.streaming.source.source_file import PRINT_BYTES, FileForm, FilePosition
 from tagstream.table.errors import LeaseLostError
 from tagstream.table.storage.opening import unsynced
 from tagstream.table.storage.storage import Storage
@@ -86,14 +86,21 @@ def batches(files: Sequence[Split], limit: int) -> Iterable[list[Split]]:
         yield batch
 
 
-def make_plan(storage: Storage, number: int, files: Sequence[Split], tasks: int, notes: Sequence[Split] = ()) -> Plan:
+def make_plan(
+    storage: Storage,
+    number: int,
+    files: Sequence[Split],
+    tasks: int,
+    notes: Sequence[Split] = (),
+    form: FileForm | None = None,
+) -> Plan:
     """The plan of one batch: its files are cut into splits, which are distributed evenly over at most ``tasks`` tasks.
 
-    ``notes``: empty splits, which only store the position of a file.
+    ``notes``: empty splits, which only store the position of a file. ``form``: of the files; None for lines of JSON.
     """
     total = sum(f.size for f in files)
     step = max(_LEAST_SPLIT, -(-total // (2 * tasks)))
-    splits = [split for file in files for split in cut(storage, file, step)]
+    splits = [split for file in files for split in cut(storage, file, step, form)]
     wanted = max(1, min(tasks, len(splits), -(-total // _LEAST_SPLIT)))
     shares: list[list[Split]] = [[] for _ in range(wanted)]
     largest_first = sorted(splits, key=lambda s: -s.size)
@@ -104,11 +111,15 @@ def make_plan(storage: Storage, number: int, files: Sequence[Split], tasks: int,
     return Plan(number, max((f.mtime_ms for f in files), default=0), tuple(ordered))
 
 
-def cut(storage: Storage, file: Split, step: int) -> list[Split]:
-    """A file's bytes as splits of about ``step`` bytes, each of whole lines. The last one has the position."""
+def cut(storage: Storage, file: Split, step: int, form: FileForm | None = None) -> list[Split]:
+    """A file's bytes as splits of about ``step`` bytes, each of whole records. The last one has the position."""
     out: list[Split] = []
     start = file.start
-    while file.codec is None and file.end - start > step * 3 // 2:
+    if form is not None and file.codec is None and file.size > step * 3 // 2:
+        for at in form.cuts(storage, file.path, file.start, file.end, step):
+            out.append(Split(file.path, start, at, file.mtime_ms))
+            start = at
+    while form is None and file.codec is None and file.end - start > step * 3 // 2:
         at = _line_end(storage, file.path, start + step, file.end)
         if at >= file.end:
             break

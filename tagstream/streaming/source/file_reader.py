@@ -1,10 +1,10 @@
-"""The lines of a plan's splits, read in the tasks: blocks of a file become Arrow columns, without a loop over lines."""
+"""The records of a plan's splits, read in the tasks: blocks of a file become Arrow columns, without a loop over records."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -15,25 +15,28 @@ import pyarrow.compute as pc
 from tagstream.streaming.errors import SourceError
 from tagstream.streaming.source.file_lister import CHANGED_KEY, Changed
 from tagstream.streaming.source.file_plans import Split, checksum, plan_number, splits_of
-from tagstream.streaming.source.source_file import DAMAGED, content
+from tagstream.streaming.source.source_file import DAMAGED, DamagedFileError, FileForm, FilePart, content
 from tagstream.table.storage.storage import Storage
 
 RAW_SCHEMA = pa.schema(
     [("key", pa.binary()), ("value", pa.binary()), ("src", pa.string()), ("pos_hi", pa.int64()), ("pos_lo", pa.int64())]
 )
 _BLOCK = 8 << 20
+NO_COLUMNS: Mapping[str, pa.DataType] = {}
 
 
 @dataclass(frozen=True)
 class FilesSpec:
     """Where a task finds the files of a plan, and what it does with a file that was changed.
 
-    ``redone``: files that were overwritten after they were planned, and for which a later plan exists.
+    ``redone``: files that were overwritten after they were planned, and for which a later plan exists. ``form``: of the
+    files; None for lines of JSON.
     """
 
     storage: Storage
     changed: Changed
     redone: frozenset[str] = frozenset()
+    form: FileForm | None = None
 
 
 def plan_rows(src: pa.Array) -> np.ndarray:
@@ -44,15 +47,23 @@ def plan_rows(src: pa.Array) -> np.ndarray:
     return mask
 
 
-def planned_lines(spec: FilesSpec, tasks: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-    """The records (``RAW_SCHEMA``) of a plan's task lines."""
+def planned_lines(
+    spec: FilesSpec, tasks: Iterable[bytes], columns: Mapping[str, pa.DataType] = NO_COLUMNS
+) -> Iterator[pa.RecordBatch]:
+    """The records of a plan's task lines, see :func:`split_lines`."""
     for line in tasks:
         for split in splits_of(json.loads(line)):
-            yield from split_lines(spec, split)
+            yield from split_lines(spec, split, columns)
 
 
-def split_lines(spec: FilesSpec, split: Split) -> Iterator[pa.RecordBatch]:
-    """The lines of one split. SourceError when the file was changed after it was planned."""
+def split_lines(
+    spec: FilesSpec, split: Split, columns: Mapping[str, pa.DataType] = NO_COLUMNS
+) -> Iterator[pa.RecordBatch]:
+    """The records of one split: the columns of ``RAW_SCHEMA``, and those that the form of the files adds. SourceError
+    when the file was changed after it was planned.
+
+    ``columns``: the fields that are needed, with their types. A form may leave out other fields.
+    """
     if not split.size:
         return
     where = spec.storage.where(split.path)
@@ -65,12 +76,15 @@ def split_lines(spec: FilesSpec, split: Split) -> Iterator[pa.RecordBatch]:
         if split.check is not None and checksum(spec.storage, split) != split.check:
             _not_as_planned(spec, split, f"source file {where} was overwritten after it was listed")
             return
+        src = PurePosixPath(where).as_uri() if where.startswith("/") else where
+        if spec.form is not None:
+            yield from _of_form(spec.form, spec.storage, split, src, columns)
+            return
         blocks = (
-            _bytes_of(spec.storage, split)
+            bytes_of(spec.storage, split.path, split.start, split.end)
             if split.codec is None
             else content(spec.storage, split.path, split.codec, split.end)
         )
-        src = PurePosixPath(where).as_uri() if where.startswith("/") else where
         yield from _lines(blocks, split.start, src, split.mtime_ms * 1000)
     except FileNotFoundError:
         what = f"source file {where} is gone: it was listed, and its lines are not in the table yet"
@@ -80,6 +94,8 @@ def split_lines(spec: FilesSpec, split: Split) -> Iterator[pa.RecordBatch]:
                 "be able to read it"
             ) from None
         _report(what)
+    except DamagedFileError as e:
+        _not_as_planned(spec, split, f"source file {where} is damaged: {e}")
     except DAMAGED as e:
         if split.codec is None:
             raise SourceError(f"source file {where} can't be read: {e}") from e
@@ -99,12 +115,31 @@ def _report(what: str) -> None:
     print(f"tagstream: warning: {what}", file=sys.stderr)
 
 
-def _bytes_of(storage: Storage, split: Split) -> Iterator[bytes]:
-    at = split.start
-    while at < split.end:
-        block = storage.read_range(split.path, at, min(_BLOCK, split.end - at))
+def _of_form(
+    form: FileForm, storage: Storage, split: Split, src: str, columns: Mapping[str, pa.DataType]
+) -> Iterator[pa.RecordBatch]:
+    """The records of a split in the form's columns, with the columns of ``RAW_SCHEMA``."""
+    for rows, places in form.records(storage, FilePart(split.path, split.start, split.end, split.codec), columns):
+        n = rows.num_rows
+        given = dict(zip(rows.schema.names, rows.columns, strict=True))
+        raw = {
+            "key": pa.nulls(n, pa.binary()),
+            "value": given.pop("value") if "value" in given else pa.nulls(n, pa.binary()),
+            "src": pa.repeat(pa.scalar(src, pa.string()), n),
+            "pos_hi": pa.array(np.full(n, split.mtime_ms * 1000, np.int64)),
+            "pos_lo": places,
+            **given,
+        }
+        yield pa.RecordBatch.from_pydict(raw, metadata=rows.schema.metadata)
+
+
+def bytes_of(storage: Storage, path: str, start: int, end: int) -> Iterator[bytes]:
+    """The bytes of a part of a file, in blocks. OSError when it is shorter."""
+    at = start
+    while at < end:
+        block = storage.read_range(path, at, min(_BLOCK, end - at))
         if not block:
-            raise OSError(f"it ends at byte {at:,}, but had {split.end:,} bytes before")
+            raise OSError(f"it ends at byte {at:,}, but had {end:,} bytes before")
         yield block
         at += len(block)
 

@@ -29,9 +29,10 @@ from tagstream.streaming.errors import SchemaChangedError, TableSeenError
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.options.source_options import KafkaOptions
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_IMAGE, FLAG_SKIPPED, FLAG_TRUNCATE, HEADERS
-from tagstream.streaming.source.decode.record_format import Noticed
+from tagstream.streaming.source.decode.record_format import FAULT, Noticed
 from tagstream.streaming.source.decode.record_schemas import in_order, notes_from_json, notes_to_json
 from tagstream.streaming.source.decode.row_messages import seen_text
+from tagstream.streaming.source.decode.typed_rows import ROW
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.file_reader import RAW_SCHEMA, FilesSpec, plan_rows, planned_lines
 from tagstream.streaming.source.kafka_topic import events_a_batch
@@ -148,6 +149,7 @@ PartitionDepth = int | None | Callable[[], int | None]
 OLD_KEY, NEW_KEY = "old_key", "new_key"
 _OLD_KEY = "get(filter(headers, h -> h.key = '__debezium.oldkey'), 0).value"
 _NEW_KEY = "get(filter(headers, h -> h.key = '__debezium.newkey'), 0).value"
+_MORE_COLUMNS = (OLD_KEY, NEW_KEY, HEADERS, ROW, FAULT)
 _BLOCK_ROWS = 1 << 16
 _BLOCK_BYTES = 8 << 20
 
@@ -305,8 +307,9 @@ def raw_batches(
 ) -> Iterator[pa.RecordBatch]:
     """The raw records of a task with their positions, in blocks that are large enough for column operations."""
     for rows in in_blocks(_records(batches, spec, files)):
-        given = [*RAW_COLUMNS, *(name for name in (OLD_KEY, NEW_KEY, HEADERS) if name in rows.column_names)]
-        yield pa.RecordBatch.from_pydict({name: rows.column(name).combine_chunks() for name in given})
+        given = [*RAW_COLUMNS, *(name for name in _MORE_COLUMNS if name in rows.column_names)]
+        columns = {name: flat(rows.column(name)) for name in given}
+        yield pa.RecordBatch.from_pydict(columns, metadata=rows.schema.metadata)
 
 
 def _records(batches: Iterable[pa.RecordBatch], spec: DecodeSpec, files: FilesSpec | None) -> Iterator[pa.RecordBatch]:
@@ -318,7 +321,8 @@ def _records(batches: Iterable[pa.RecordBatch], spec: DecodeSpec, files: FilesSp
     for rows in (rows for block in in_blocks(batches) for rows in block.combine_chunks().to_batches()):
         planned = plan_rows(rows.column("src")) if files is not None else np.zeros(rows.num_rows, np.bool_)
         if files is not None and planned.any():
-            yield from planned_lines(files, rows.column("value").filter(pa.array(planned)).to_pylist())
+            tasks = rows.column("value").filter(pa.array(planned)).to_pylist()
+            yield from planned_lines(files, tasks, spec.field_types)
         if not planned.all():
             data = rows.filter(pa.array(~planned)) if planned.any() else rows
             columns = {name: data.column(name) for name in RAW_COLUMNS}
@@ -327,10 +331,13 @@ def _records(batches: Iterable[pa.RecordBatch], spec: DecodeSpec, files: FilesSp
 
 
 def in_blocks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Combine Spark's small batches: a column operation costs the same for a thousand records as for ten."""
+    """Combine small batches of one schema: a column operation costs the same for a thousand records as for ten."""
     block: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
+        if block and not batch.schema.equals(block[0].schema, check_metadata=True):
+            yield pa.Table.from_batches(block)
+            block, rows, size = [], 0, 0
         block.append(batch)
         rows, size = rows + batch.num_rows, size + batch.nbytes
         if rows >= _BLOCK_ROWS or size >= _BLOCK_BYTES:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from tagstream.streaming.errors import SourceError, SourcePlaceError
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.options.record_options import OPERATION
 from tagstream.streaming.options.table_options import NEW_ENCODING
 from tagstream.streaming.source.decode.make_format import FormatRules
 from tagstream.table.errors import ConfigError, TableConfigMismatchError
@@ -108,6 +109,21 @@ def check_kinds(options: Options, config: TableConfig) -> None:
         raise ConfigError(
             f"table {config.name} has the custom key generator, but not the kinds of its partition fields: set "
             f"hoodie.datasource.write.partitionpath.field, as {kinds} or with TIMESTAMP for a time"
+        )
+
+
+def check_columns(options: Options, schema: pa.Schema) -> None:
+    """ConfigError for columns that the source's form cannot have, and without the column that marks the deletes of DMS."""
+    nested = [field.name for field in schema if pa.types.is_nested(field.type)]
+    if options.files.form == "csv" and options.source.kind == "dfs" and not options.source.transformers and nested:
+        raise ConfigError(
+            f"column {nested[0]} has a nested type, and a field of CSV is one text; remove it from the schema, or write the "
+            "files as Parquet, Avro or JSON"
+        )
+    if options.records.dms_deletes and not options.source.transformers and OPERATION not in schema.names:
+        raise ConfigError(
+            f"the schema has no column {OPERATION}, whose D marks a delete with AWSDmsAvroPayload: add it to the schema "
+            "file (hoodie.streamer.schemaprovider.source.schema.file), or remove the payload class"
         )
 
 

@@ -6,6 +6,9 @@ As in Hadoop's and Spark's sources, some names are skipped: those that begin wit
 A position says how far a file was read. It has checksums, which later show whether it is still the same file with more
 at its end. A line is whole when it ends with a newline. A last line without one is whole when it is a JSON object: no
 object is the beginning of another, so later bytes cannot belong to it. A line that is not whole yet is read later.
+
+Files of Parquet, Avro and CSV have a :class:`FileForm`, which says where their whole records end. Without a form a
+file has lines of JSON.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ import gzip
 import io
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -50,6 +53,59 @@ class SourceFile:
     path: str
     size: int
     mtime_ms: int
+
+
+class DamagedFileError(Exception):
+    """The bytes of a file are not of its form. The text says where and why."""
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """Bytes ``start``..``end`` of a file. ``codec``: the file is compressed as a whole."""
+
+    path: str
+    start: int
+    end: int
+    codec: str | None = None
+
+
+class FileForm(Protocol):
+    """A form of source files other than lines of JSON.
+
+    ``name``: for messages. ``magic``: the first bytes of each file; empty where any text can be first. ``grows``: a file
+    may get more records at its end. ``compressed``: a file may be compressed as a whole, as its name says.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def magic(self) -> bytes: ...
+    @property
+    def grows(self) -> bool: ...
+    @property
+    def compressed(self) -> bool: ...
+
+    def whole_part(self, storage: Storage, file: SourceFile, start: int, now_ms: int) -> tuple[int, int]:
+        """Where the whole records after ``start`` end (``start``: there are none), and the number of bytes after them.
+
+        SourceError for a file that cannot be read in this form.
+        """
+        ...
+
+    def cuts(self, storage: Storage, path: str, start: int, end: int, step: int) -> list[int]:
+        """The bytes inside ``start``..``end`` where records begin, each at least ``step`` after the one before."""
+        ...
+
+    def records(
+        self, storage: Storage, part: FilePart, columns: Mapping[str, pa.DataType]
+    ) -> Iterator[tuple[pa.RecordBatch, pa.Array]]:
+        """The records of a part of a file, with their positions in the file (int64, rising).
+
+        A batch has ``value`` (the record's text), ``row`` (a struct with at least those of ``columns`` that the file
+        has) and ``fault`` (why a record is bad), each only where the form has it. DamagedFileError for bytes that are
+        not of the form.
+        """
+        ...
 
 
 def prints(storage: Storage, path: str, end: int) -> tuple[int, int]:
@@ -113,14 +169,26 @@ def codec_of(path: str) -> str | None:
     return None
 
 
-def check_form(path: str, codec: str | None, first: bytes) -> None:
-    """SourceError when the first bytes of a file are of another format than its name says."""
+def check_form(path: str, codec: str | None, first: bytes, form: FileForm | None = None) -> None:
+    """SourceError when the first bytes of a file are of another format than its name, or the form of the source, says."""
+    if form is not None and form.magic:
+        if first.startswith(form.magic[: len(first)]):
+            return
+        known = next((what for magic, what, _ in MAGIC if first.startswith(magic)), "another format")
+        raise SourceError(
+            f"source file {path} is {known} by its first bytes, but the source reads {form.name}: remove it from the source "
+            "folder, or use the source class of its format"
+        )
     for magic, what, is_codec in MAGIC:
         if first.startswith(magic):
             if is_codec == codec and codec is not None:
                 return
             ending = next((end for end, name in CODECS.items() if name and name == is_codec), None)
-            cure = f"give it a name that ends in {ending}" if ending else "write it as JSON lines"
+            cure = (
+                f"give it a name that ends in {ending}"
+                if ending
+                else f"write it as {form.name if form else 'JSON lines'}"
+            )
             raise SourceError(
                 f"source file {path} is {what} by its first bytes, but its name does not say so: {cure}, or remove it from "
                 "the source folder"
@@ -233,13 +301,15 @@ class FileChange:
     why: str = ""
 
 
-def look_at(storage: Storage, file: SourceFile, known: FilePosition | None, now_ms: int) -> FileChange:
-    """Compare a file with its position. SourceError for an unsupported format."""
+def look_at(
+    storage: Storage, file: SourceFile, known: FilePosition | None, now_ms: int, form: FileForm | None = None
+) -> FileChange:
+    """Compare a file with its position. ``form``: None for lines of JSON. SourceError for an unsupported format."""
     if known is not None and (file.size, file.mtime_ms) == (known.size, known.mtime_ms) and known.end == known.size:
         return FileChange("same")
-    codec = codec_of(file.path)
+    codec = codec_of(file.path) if form is None or form.compressed else None
     if known is not None:
-        why = _what_changed(storage, file, known, codec)
+        why = _what_changed(storage, file, known, codec, form)
         if why:
             return FileChange("changed", codec=codec, why=why)
         if file.size == known.end:
@@ -247,11 +317,14 @@ def look_at(storage: Storage, file: SourceFile, known: FilePosition | None, now_
                 "touched", position=FilePosition(known.end, file.size, file.mtime_ms, known.head, known.tail)
             )
     elif file.size:
-        check_form(storage.where(file.path), codec, storage.read_range(file.path, 0, MAGIC_BYTES))
+        check_form(storage.where(file.path), codec, storage.read_range(file.path, 0, MAGIC_BYTES), form)
     start = 0 if known is None else known.end
     if codec is not None:
         return _compressed(storage, file, codec, now_ms)
-    end, waiting = end_of_whole_lines(storage, file.path, start, file.size)
+    if form is not None:
+        end, waiting = form.whole_part(storage, file, start, now_ms)
+    else:
+        end, waiting = end_of_whole_lines(storage, file.path, start, file.size)
     if end == start or _is_blank(storage, file.path, start, end):
         return FileChange("waiting" if waiting else "same", start, waiting=waiting)
     return FileChange("new", start, position_of(storage, file, end), waiting=waiting)
@@ -287,13 +360,17 @@ def is_object(line: bytes) -> bool:
         return False
 
 
-def _what_changed(storage: Storage, file: SourceFile, known: FilePosition, codec: str | None) -> str:
+def _what_changed(
+    storage: Storage, file: SourceFile, known: FilePosition, codec: str | None, form: FileForm | None
+) -> str:
     if file.size < known.end:
         return f"it has {file.size:,} bytes now, but {known.end:,} were read"
     if prints(storage, file.path, known.end) != (known.head, known.tail):
         return f"the {known.end:,} bytes that were read have changed"
     if codec is not None and file.size > known.end:
         return f"a compressed file has grown from {known.end:,} to {file.size:,} bytes"
+    if form is not None and not form.grows and file.size > known.end:
+        return f"a file of {form.name} has grown from {known.end:,} to {file.size:,} bytes"
     return ""
 
 

@@ -28,11 +28,15 @@ from pyspark.sql.types import StructType
 
 from tagstream.spark_release import arrow_schema
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.options.record_options import OPERATION
 from tagstream.streaming.options.transformer_options import TransformerOption
+from tagstream.streaming.record_formats import AVRO_FILES, PARQUET_FILES
 from tagstream.streaming.source.dataframe import check_stateless, keyed_rows
+from tagstream.streaming.source.decode.file_rows import FileRows
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
 from tagstream.streaming.source.decode.plain_json import PlainJson, with_delete_mark
 from tagstream.streaming.source.decode.record_format import Events, Mask, RecordFormat, avro_facts
+from tagstream.streaming.source.decode.schema_names import with_operation
 from tagstream.streaming.source.decode.typed_rows import (
     RECORD,
     RECORD_TYPE,
@@ -72,7 +76,7 @@ def apply_chain(rows: DataFrame, chain: Sequence[TransformerOption], delete_fiel
 
 
 def _apply(rows: DataFrame, step: TransformerOption, number: int) -> DataFrame:
-    if step.kind == "identity":
+    if step.kind in ("identity", "dms"):
         return rows
     if step.kind == "flatten":
         return rows.select(*_flat(rows.schema))
@@ -150,6 +154,8 @@ def source_schema(options: Options) -> str:
     name = options.source.schema_file or ""
     try:
         text = Path(name.removeprefix("file://")).read_text(encoding="utf-8")
+        if options.records.dms_deletes or options.records.dms_operation:
+            text = with_operation(text, OPERATION, filled=options.records.dms_operation)
         with_delete_mark(avro_to_arrow(text))
     except (OSError, ValueError, UnsupportedTableError) as e:
         raise ConfigError(f"schema file {name}: {e}; correct hoodie.streamer.schemaprovider.source.schema.file") from e
@@ -270,7 +276,10 @@ class _Around:
 
 @lru_cache(maxsize=2)
 def _source_format(source: DecodeSpec, spec: DecodeSpec) -> RecordFormat:
-    """The decoder of plain JSON in the source records' schema. A tombstone's message has the key of the table's row."""
+    """The decoder of rows in the source records' schema. A tombstone's message has the key of the table's row."""
+    if source.format.name in (PARQUET_FILES.name, AVRO_FILES.name):
+        columns = with_delete_mark(source.schema)
+        return FileRows(columns, avro_facts(source.avro_json), source.rules, operation=source.format.operation)
     generator = spec.key_generator_rules
     return PlainJson(
         with_delete_mark(source.schema),
@@ -280,6 +289,7 @@ def _source_format(source: DecodeSpec, spec: DecodeSpec) -> RecordFormat:
         key_types=[type_of(spec.schema, name) for name in generator.record_key_fields],
         names_partition=not spec.global_index and bool(generator.partition_fields),
         refuse_collisions=spec.refuse_collisions,
+        operation=source.format.operation,
     )
 
 

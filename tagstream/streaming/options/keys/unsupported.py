@@ -278,7 +278,8 @@ _READER = "this job does not query the table"
 _MEMORY = "Arrow writes the rows, and this key does not set its memory"
 
 
-def _ignored(name: str, reason: str, flag: str | None = None, kind: Kind = Kind.STRING, **more: object) -> ConfigKey:
+def ignored(name: str, reason: str, flag: str | None = None, kind: Kind = Kind.STRING, **more: object) -> ConfigKey:
+    """A key that is known and has no effect, for the reason ``reason``."""
     return ConfigKey(
         name,
         kind,
@@ -296,37 +297,37 @@ def _ignored_family(prefix: str, reason: str) -> Family:
 
 
 IGNORED_KEYS = (
-    _ignored("--max-pending-compactions", "one compaction is planned at a time", flag="--max-pending-compactions"),
-    _ignored("hoodie.archive.async", "archiving runs between two batches"),
-    _ignored("hoodie.commits.archival.batch", "a detail of Hudi's own archiving"),
-    _ignored("hoodie.clean.failed.writes.policy", _ROLLBACK, aliases=("hoodie.cleaner.policy.failed.writes",)),
-    _ignored("hoodie.upsert.shuffle.parallelism", _TASKS),
-    _ignored("hoodie.insert.shuffle.parallelism", _TASKS),
-    _ignored("hoodie.bulkinsert.shuffle.parallelism", _TASKS),
-    _ignored("hoodie.delete.shuffle.parallelism", _TASKS),
-    _ignored("hoodie.combine.before.upsert", _ONCE, harmless=("true",)),
-    _ignored("hoodie.combine.before.insert", _ONCE, harmless=("true",)),
-    _ignored("hoodie.datasource.write.row.writer.enable", "Arrow writes the rows"),
-    _ignored("hoodie.parquet.page.size", "pages are 1 MiB"),
-    _ignored("hoodie.parquet.dictionary.enabled", "dictionary encoding is always on"),
-    _ignored("hoodie.embed.timeline.server", "the writer reads the timeline itself"),
-    _ignored(
+    ignored("--max-pending-compactions", "one compaction is planned at a time", flag="--max-pending-compactions"),
+    ignored("hoodie.archive.async", "archiving runs between two batches"),
+    ignored("hoodie.commits.archival.batch", "a detail of Hudi's own archiving"),
+    ignored("hoodie.clean.failed.writes.policy", _ROLLBACK, aliases=("hoodie.cleaner.policy.failed.writes",)),
+    ignored("hoodie.upsert.shuffle.parallelism", _TASKS),
+    ignored("hoodie.insert.shuffle.parallelism", _TASKS),
+    ignored("hoodie.bulkinsert.shuffle.parallelism", _TASKS),
+    ignored("hoodie.delete.shuffle.parallelism", _TASKS),
+    ignored("hoodie.combine.before.upsert", _ONCE, harmless=("true",)),
+    ignored("hoodie.combine.before.insert", _ONCE, harmless=("true",)),
+    ignored("hoodie.datasource.write.row.writer.enable", "Arrow writes the rows"),
+    ignored("hoodie.parquet.page.size", "pages are 1 MiB"),
+    ignored("hoodie.parquet.dictionary.enabled", "dictionary encoding is always on"),
+    ignored("hoodie.embed.timeline.server", "the writer reads the timeline itself"),
+    ignored(
         "hoodie.write.markers.type",
         "the driver writes all markers, in the form of the timeline server; every Hudi writer can roll them back",
     ),
-    _ignored(
+    ignored(
         "hoodie.partition.metafile.use.base.format",
         "a new partition is marked by a text file, which every reader accepts",
     ),
-    _ignored("hoodie.auto.commit", "every batch is committed"),
-    _ignored("hoodie.datasource.write.streaming.retry.count", _RETRY),
-    _ignored("hoodie.datasource.write.streaming.retry.interval.ms", _RETRY),
-    _ignored(
+    ignored("hoodie.auto.commit", "every batch is committed"),
+    ignored("hoodie.datasource.write.streaming.retry.count", _RETRY),
+    ignored("hoodie.datasource.write.streaming.retry.interval.ms", _RETRY),
+    ignored(
         "hoodie.write.num.retries.on.conflict.failures", "a batch that conflicts is repeated until it is committed"
     ),
-    _ignored("hoodie.finalize.write.parallelism", _TASKS),
-    _ignored("hoodie.write.status.storage.level", _MEMORY),
-    _ignored("index.bootstrap.rocksdb.path", "the local store's folder is index.local.dir"),
+    ignored("hoodie.finalize.write.parallelism", _TASKS),
+    ignored("hoodie.write.status.storage.level", _MEMORY),
+    ignored("index.bootstrap.rocksdb.path", "the local store's folder is index.local.dir"),
 )
 
 _OTHER_SOURCE = "a setting of another source"

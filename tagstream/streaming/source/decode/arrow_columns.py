@@ -168,7 +168,7 @@ def _native(column: pa.Array, kind: pa.DataType, rules: DecodeRules, facts: Fact
         ticks = pc.fill_null(column, 0).to_numpy()
         return column.cast(kind), _some((ticks < 0) | (ticks >= ticks_of_day(kind.unit)))
     if t.is_string(kind):
-        return column, _wrong_texts(column, facts) if rules.check_texts and facts.restricts else None
+        return column, wrong_texts(column, facts) if rules.check_texts and facts.restricts else None
     if t.is_binary(kind) or t.is_fixed_size_binary(kind):
         column, doubt = latin1_bytes(column) if rules.latin1_bytes else (column, None)
         return column.cast(kind), doubt
@@ -201,7 +201,7 @@ def _inner(column: pa.Array, field: pa.Field, rules: DecodeRules, facts: Facts) 
     return array
 
 
-def _wrong_texts(column: pa.Array, facts: Facts) -> Mask | None:
+def wrong_texts(column: pa.Array, facts: Facts) -> Mask | None:
     """Mask of texts that are not a symbol of their enum, or not a uuid."""
     if facts.symbols is not None:
         good = pc.is_in(column, value_set=pa.array(facts.symbols, pa.string()))

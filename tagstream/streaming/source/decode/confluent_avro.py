@@ -44,13 +44,13 @@ class Datums:
     """Decodes datums of one writer's schema. Logical types are ignored: the column's name determines its meaning."""
 
     def __init__(self, schema: dict[str, Any]) -> None:
-        plain = _plain(schema)
+        plain = plain_schema(schema)
         self._schema = fastavro.parse_schema(json.loads(json.dumps(plain)))
         mark = {"type": "fixed", "name": "tagstream_mark", "size": _MARK}
         fields = [{"name": "v", "type": plain}, {"name": "at", "type": mark}]
         self._header = _header({"type": "record", "name": "tagstream_datum", "fields": fields})
-        self._read = _reader()
-        self._kind = _small_type(self._read(io.BytesIO(self._header)).schema.field("v").type)
+        self._read = avro_reader()
+        self._kind = small_type(self._read(io.BytesIO(self._header)).schema.field("v").type)
 
     def decode(self, datums: pa.Array) -> tuple[pa.Array, pa.Array]:
         """(struct array of the records, why a datum is invalid), both as long as ``datums`` (binary, without nulls)."""
@@ -123,10 +123,10 @@ class Datums:
 
 def check_reader() -> None:
     """ConfigError where the Avro reader is not installed."""
-    _reader()
+    avro_reader()
 
 
-def _reader() -> Callable[[io.BytesIO], pa.Table]:
+def avro_reader() -> Callable[[io.BytesIO], pa.Table]:
     try:
         from polars_avro import read_avro
     except ImportError:
@@ -145,7 +145,9 @@ def _header(schema: dict[str, Any]) -> bytes:
     return out.getvalue()
 
 
-def _plain(avro: Any, space: str = "", names: dict[str, Any] | None = None, count: list[int] | None = None) -> Any:
+def plain_schema(
+    avro: Any, space: str = "", names: dict[str, Any] | None = None, count: list[int] | None = None
+) -> Any:
     """A schema without logical types, namespaces and additional attributes. A type that is named again is inserted
     again.
 
@@ -155,16 +157,16 @@ def _plain(avro: Any, space: str = "", names: dict[str, Any] | None = None, coun
     names = {} if names is None else names
     count = [0] if count is None else count
     if isinstance(avro, list):
-        return [_plain(branch, space, names, count) for branch in avro]
+        return [plain_schema(branch, space, names, count) for branch in avro]
     if isinstance(avro, str):
         known = names.get(avro) or names.get(f"{space}.{avro}")
-        return avro if known is None else _plain(known[0], known[1], names, count)
+        return avro if known is None else plain_schema(known[0], known[1], names, count)
     kind = avro["type"]
     if isinstance(kind, dict | list):
-        return _plain(kind, space, names, count)
+        return plain_schema(kind, space, names, count)
     if kind in ("array", "map"):
         part = "items" if kind == "array" else "values"
-        return {"type": kind, part: _plain(avro[part], space, names, count)}
+        return {"type": kind, part: plain_schema(avro[part], space, names, count)}
     if kind not in ("record", "error", "enum", "fixed"):
         return kind
     name = str(avro["name"])
@@ -177,7 +179,7 @@ def _plain(avro: Any, space: str = "", names: dict[str, Any] | None = None, coun
     if kind in ("enum", "fixed"):
         return out | {part: avro[part] for part in ("symbols", "size") if part in avro}
     return out | {
-        "fields": [{"name": f["name"], "type": _plain(f["type"], inner, names, count)} for f in avro["fields"]]
+        "fields": [{"name": f["name"], "type": plain_schema(f["type"], inner, names, count)} for f in avro["fields"]]
     }
 
 
@@ -185,19 +187,19 @@ def _small(column: pa.ChunkedArray) -> pa.Array:
     """The column without polars' large types."""
     flat = column.combine_chunks()
     flat = flat.chunk(0) if isinstance(flat, pa.ChunkedArray) else flat
-    return flat.cast(_small_type(flat.type))
+    return flat.cast(small_type(flat.type))
 
 
-def _small_type(kind: pa.DataType) -> pa.DataType:
+def small_type(kind: pa.DataType) -> pa.DataType:
     t = pa.types
     if t.is_large_string(kind) or t.is_string_view(kind) or t.is_dictionary(kind):
         return pa.string()
     if t.is_large_binary(kind) or t.is_binary_view(kind):
         return pa.binary()
     if t.is_struct(kind):
-        return pa.struct([pa.field(f.name, _small_type(f.type)) for f in kind])
+        return pa.struct([pa.field(f.name, small_type(f.type)) for f in kind])
     if t.is_large_list(kind) or t.is_list(kind):
-        return pa.list_(_small_type(kind.value_type))
+        return pa.list_(small_type(kind.value_type))
     return kind
 
 

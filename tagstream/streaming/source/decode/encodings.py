@@ -155,11 +155,11 @@ def finish(
     except pa.ArrowInvalid as e:
         return pa.nulls(len(column), field.type), text_where(~nulls_of(column), f"field {field.name}: {e}")
     if truncate and encoding.kind == "ticks":
-        made = _cut_off(made, field.type)
+        made = cut_off(made, field.type)
     array, misfit = fitted(made, field)
     if reason is not None:
         reason = pc.binary_join_element_wise(f"field {field.name}: ", reason, "")
-    beyond = _beyond(array, field)
+    beyond = beyond_calendar(array, field)
     if beyond is not None:
         array = pc.if_else(beyond.is_null(), array, pa.scalar(None, array.type))
     return array, _first(_first(reason, misfit), beyond)
@@ -205,7 +205,7 @@ def _narrowed(column: pa.Array, field: pa.Field) -> tuple[pa.Array, pa.Array | N
     return only_where(~over, made), only_where(over, texts)
 
 
-def _cut_off(moments: pa.Array, target: pa.DataType) -> pa.Array:
+def cut_off(moments: pa.Array, target: pa.DataType) -> pa.Array:
     """Timestamps without the part below the target's unit, rounded to the past."""
     size, own = _PER_DAY[target.unit], _PER_DAY[moments.type.unit]
     if size >= own:
@@ -244,7 +244,7 @@ def _finish_nested(
         made = pc.if_else(pa.array(~empty), made, pa.scalar(None, kind)) if empty.any() else made
     else:
         made = pa.ListArray.from_arrays(offsets, array, type=kind, mask=pa.array(empty))
-    return made, None if why is None else _of_whole(why, lengths)
+    return made, None if why is None else of_whole(why, lengths)
 
 
 def _as_list(column: pa.Array) -> pa.Array:
@@ -255,7 +255,7 @@ def _as_list(column: pa.Array) -> pa.Array:
     return pa.ListArray.from_arrays(column.offsets, entries, mask=column.is_null())
 
 
-def _of_whole(why: pa.Array, lengths: np.ndarray) -> pa.Array:
+def of_whole(why: pa.Array, lengths: np.ndarray) -> pa.Array:
     """The first reason among each list's items."""
     bad = np.flatnonzero(~nulls_of(why))
     lists = np.repeat(np.arange(len(lengths)), lengths)[bad]
@@ -354,7 +354,7 @@ _MAKE: dict[Kind, Callable[[pa.Array, Encoding, BytesAs], Made]] = {
 }
 
 
-def _beyond(array: pa.Array, field: pa.Field) -> pa.Array | None:
+def beyond_calendar(array: pa.Array, field: pa.Field) -> pa.Array | None:
     """Why a date or a timestamp cannot be stored: infinity, or a year that readers do not support."""
     t = pa.types
     if t.is_date32(field.type):

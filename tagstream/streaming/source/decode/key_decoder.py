@@ -79,7 +79,8 @@ class KeyDecoder:
     composite key that other values would also make is bad. ``record_format``: how events are read. The default is plain
     JSON, where ``partial`` means that a field which a record lacks was not sent. ``watch``: gets the schemas of
     records. ``longest_key``: the most bytes of a record key; a longer one is bad. ``partition_in_path_alone``: rows do
-    not store the partition columns, so a record whose path does not give their values back is bad.
+    not store the partition columns, so a record whose path does not give their values back is bad. ``operation``: the
+    column of plain JSON whose ``D`` marks deletes.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class KeyDecoder:
         partial: bool = False,
         longest_key: int | None = None,
         partition_in_path_alone: bool = False,
+        operation: str | None = None,
     ) -> None:
         key_generator.check(schema, digits=True)  # for a new table the start has checked it
         self._longest_key = longest_key
@@ -119,6 +121,7 @@ class KeyDecoder:
             partial=partial,
             columns=len(schema),
             delete_fields=_heads(key_generator, ordering_fields),
+            operation=operation,
         )
         self._names = schema.names
 

@@ -9,14 +9,23 @@ from typing import Final
 import pyarrow as pa
 
 from tagstream.state.layout import OrderingKind
-from tagstream.streaming.record_formats import PLAIN_JSON, TYPED_ROWS, SourceFormat, source_format
+from tagstream.streaming.record_formats import (
+    AVRO_FILES,
+    CSV_FILES,
+    PARQUET_FILES,
+    PLAIN_JSON,
+    TYPED_ROWS,
+    SourceFormat,
+    source_format,
+)
 from tagstream.streaming.source.decode.confluent_avro import ByWireForm, ConfluentAvro
 from tagstream.streaming.source.decode.connect_json import Body, EnvelopedJson, JsonBody
 from tagstream.streaming.source.decode.debezium import DebeziumEvents, DebeziumRules
 from tagstream.streaming.source.decode.debezium_envelope import STREAMER_COLUMNS, FlatBody, envelope_fields, flat_fields
 from tagstream.streaming.source.decode.encodings import BytesAs, Encoding
+from tagstream.streaming.source.decode.file_rows import FileRows
 from tagstream.streaming.source.decode.maxwell_canal import CanalJson, MaxwellJson
-from tagstream.streaming.source.decode.plain_json import DELETED
+from tagstream.streaming.source.decode.plain_json import DELETED, with_delete_mark
 from tagstream.streaming.source.decode.record_decoder import Path
 from tagstream.streaming.source.decode.record_format import DecodeRules, Facts, RecordFormat, Watch
 from tagstream.streaming.source.decode.row_messages import SourceTables, TableFilter
@@ -32,8 +41,8 @@ class FormatRules:
     """The format and how it is read; a small value that is sent to every task. ``bytes_as``: how bytes are encoded in a
     text.
 
-    ``delete_field``: the column of typed rows (``rows``) that marks deletes. ``tables``: the tables whose events are
-    read.
+    ``delete_field``: the column of typed rows (``rows``) that marks deletes. ``operation``: the column whose ``D`` does.
+    ``tables``: the tables whose events are read.
     """
 
     name: str = PLAIN_JSON.name
@@ -42,6 +51,7 @@ class FormatRules:
     null_if_lost: bool = False
     registry: RegistryPlace | None = None
     delete_field: str = DELETED
+    operation: str | None = None
     tables: SourceTables = field(default_factory=SourceTables)
 
     @property
@@ -86,6 +96,10 @@ def make_format(rules: FormatRules, table: TableFacts) -> RecordFormat | None:
 
 def _typed_rows(rules: FormatRules, table: TableFacts) -> RecordFormat:
     return TypedRows(table.schema, rules.delete_field)
+
+
+def _file_rows(rules: FormatRules, table: TableFacts) -> RecordFormat:
+    return FileRows(with_delete_mark(table.schema), table.facts, table.rules, table.watch, rules.operation)
 
 
 def _maxwell(rules: FormatRules, table: TableFacts) -> RecordFormat:
@@ -163,7 +177,10 @@ def _enveloped(
 # The decoder of each format of FORMATS (a test compares the two).
 _MAKERS: Final[Mapping[str, Callable[[FormatRules, TableFacts], RecordFormat | None]]] = {
     PLAIN_JSON.name: lambda _rules, _table: None,
+    CSV_FILES.name: lambda _rules, _table: None,  # its records are lines of JSON when they come here
     TYPED_ROWS.name: _typed_rows,
+    PARQUET_FILES.name: _file_rows,
+    AVRO_FILES.name: _file_rows,
     "debezium-json": _debezium,
     "debezium-flat-json": _debezium,
     "debezium-avro": _debezium,

@@ -21,6 +21,7 @@ from tagstream.streaming.source.decode.columns import mask_of, nulls_of, pack_ab
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 from tagstream.streaming.source.decode.record_format import (
     BY_PARTITION,
+    FAULT,
     NO_FACTS,
     STRICT,
     DecodeRules,
@@ -40,7 +41,8 @@ _ALIAS = "@"  # not allowed in an Avro name
 class PlainJson:
     """Plain JSON records. ``schema`` has :data:`DELETED`. ``key_fields`` with their types. ``partition_fields``: their
     columns. ``names_partition``: a key alone does not identify a row. ``partial``: records may lack fields.
-    ``columns``: how many of the schema's fields, from the first on, are the row's (default: all).
+    ``columns``: how many of the schema's fields, from the first on, are the row's (default: all). ``operation``: the
+    column whose ``D`` marks deletes; None without one.
     """
 
     def __init__(
@@ -57,8 +59,10 @@ class PlainJson:
         partial: bool = False,
         columns: int | None = None,
         delete_fields: Sequence[str] | None = None,
+        operation: str | None = None,
     ) -> None:
         self.may_lack = partial
+        self._operation = operation
         self._columns = len(schema) if columns is None else columns
         self._schema = schema
         self._facts = facts or {}
@@ -129,7 +133,9 @@ class PlainJson:
         lacking, keeps_place = None, None
         if self._loose:
             rows, reason, lacking, keeps_place = self._settled(batch.column("value"), rows, reason, tombstone)
-        deleted = mask_of(rows.column(DELETED))
+        if FAULT in batch.schema.names:
+            reason = pc.coalesce(batch.column(FAULT), reason)
+        deleted = mask_of(rows.column(DELETED)) | operation_deletes(rows, self._operation)
         keys = None
         if tombstone.any():
             keys, reason = self._tombstones(batch.column("key"), tombstone, reason)
@@ -218,6 +224,13 @@ class PlainJson:
             raise InvalidKeyError("the message key is not UTF-8") from None
         refuse = self._refuse_collisions
         return record_key_from_message(self._key_fields, text, self._key_types, refuse_collisions=refuse)
+
+
+def operation_deletes(rows: pa.Table, operation: str | None) -> Mask:
+    """Mask of the rows whose operation is a delete, ``D`` or ``d`` (Hudi's AWSDmsAvroPayload)."""
+    if operation is None or operation not in rows.column_names:
+        return np.zeros(rows.num_rows, np.bool_)
+    return mask_of(pc.is_in(flat(rows.column(operation)), value_set=pa.array(["D", "d"], pa.string())))
 
 
 def without_blank_lines(batch: pa.RecordBatch) -> pa.RecordBatch:

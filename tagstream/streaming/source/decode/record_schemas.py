@@ -110,6 +110,10 @@ class SchemaWatch:
         """Records that contain their schema were decoded. ``fields``: the Kafka Connect fields of its row."""
         self._saw(key, 0, "the schema that records contain", lambda: connect_row(fields))
 
+    def saw_file(self, key: bytes, rank: int, source: str, avro_json: Callable[[], str]) -> None:
+        """Records of a file with this schema were decoded. ``rank``: time of the file."""
+        self._saw(key, rank, source, avro_json)
+
     def _saw(self, key: Hashable, rank: int, source: str, avro_json: Callable[[], str]) -> None:
         """Check a schema. It is read and checked only the first time."""
         if key not in self._judged:

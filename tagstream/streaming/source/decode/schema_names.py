@@ -76,6 +76,23 @@ def table_schema(avro_json: str) -> str:
     return avro_json if made == given else json.dumps(made)
 
 
+def with_operation(avro_json: str, name: str, *, filled: bool) -> str:
+    """A row's schema with the text column ``name``. ``filled``: records without it have an empty text there."""
+    record = json.loads(avro_json)
+    if not isinstance(record, dict) or not isinstance(record.get("fields"), list):
+        return avro_json  # the caller's parser reports the error
+    made: dict[str, Any] = {"name": name, "type": ["string", "null"], "default": ""}
+    made = made if filled else {"name": name, "type": ["null", "string"], "default": None}
+    known = [f.get("name") for f in record["fields"] if isinstance(f, dict)]
+    if name not in known:
+        return json.dumps({**record, "fields": [*record["fields"], made]})
+    field = record["fields"][known.index(name)]
+    if not filled or field.get("default") is not None or _type(field["type"]) != "string":
+        return avro_json
+    fields = [made if f is field else f for f in record["fields"]]
+    return json.dumps({**record, "fields": fields})
+
+
 def column_encodings(avro_json: str) -> dict[str, Encoding]:
     """The encodings of the columns whose types, or types inside them, have names."""
     row = row_record(json.loads(avro_json))
