@@ -22,9 +22,20 @@ from tagstream.table.services.archiving import archive_table, plan_archive
 from tagstream.table.services.cleaning import clean, pending_cleans
 from tagstream.table.services.cleaning_plan import plan_table
 from tagstream.table.services.failed_writes import sweep
-from tagstream.table.services.options import ArchiveOptions, CleanOptions, CleanPolicy, check_retention
-from tagstream.table.services.partition_ttl import DAYS_KEY, TtlOptions, delete_expired, expired_partitions
-from tagstream.table.services.replaced_partitions import delete_partitions, groups_of_partitions
+from tagstream.table.services.options import (
+    DAYS_KEY,
+    ArchiveOptions,
+    CleanOptions,
+    CleanPolicy,
+    TtlOptions,
+    check_retention,
+)
+from tagstream.table.services.replaced_partitions import (
+    delete_expired,
+    delete_partitions,
+    expired_partitions,
+    groups_of_partitions,
+)
 from tagstream.table.services.restore import plan_restore, restore
 from tagstream.table.services.rollback_completed import plan_rollback_completed, rollback_completed
 from tagstream.table.services.savepoint import create_savepoint, delete_savepoint, plan_savepoint

@@ -42,7 +42,7 @@ from tagstream.table.meta_client.table_config import (
     TableConfig,
 )
 from tagstream.table.schema.conform import alike
-from tagstream.table.services.partition_ttl import TTL_KEY
+from tagstream.table.services.options import TTL_KEY
 from tagstream.table.services.upgrade import upgrade
 from tagstream.table.storage.opening import open_storage, same_place
 from tagstream.table.storage.storage import META_FOLDER, Storage

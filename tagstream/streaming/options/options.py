@@ -59,7 +59,7 @@ from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.locks.options import LockOptions
 from tagstream.table.meta_client.table_config import split_kinds
 from tagstream.table.option_fields import names_of, read
-from tagstream.table.services.partition_ttl import TtlOptions
+from tagstream.table.services.options import TtlOptions
 from tagstream.table.write.file_sizes import FileSizeOptions
 from tagstream.table.write.write_context import WriterOptions
 

@@ -44,8 +44,7 @@ from tagstream.table.history.archive_merge import MergeOptions
 from tagstream.table.locks.options import LockOptions
 from tagstream.table.option_fields import keys_of
 from tagstream.table.services.clustering_options import ClusteringOptions
-from tagstream.table.services.options import ArchiveOptions, CleanOptions, CompactionOptions
-from tagstream.table.services.partition_ttl import TtlOptions
+from tagstream.table.services.options import ArchiveOptions, CleanOptions, CompactionOptions, TtlOptions
 from tagstream.table.write.file_sizes import FileSizeOptions
 from tagstream.table.write.write_context import WriterOptions
 

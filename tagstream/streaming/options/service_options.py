@@ -11,8 +11,14 @@ from tagstream.table.config import ConfigKey, Kind
 from tagstream.table.history.archive_merge import MergeOptions
 from tagstream.table.option_fields import derived, key_name, names_of, option, read
 from tagstream.table.services.clustering_options import ClusteringOptions
-from tagstream.table.services.options import ArchiveOptions, CleanOptions, CompactionOptions, Trigger
-from tagstream.table.services.partition_ttl import TTL_KEY, TtlOptions
+from tagstream.table.services.options import (
+    TTL_KEY,
+    ArchiveOptions,
+    CleanOptions,
+    CompactionOptions,
+    Trigger,
+    TtlOptions,
+)
 from tagstream.table.table_version import TableVersion
 
 _CLUSTER_INLINE, _CLUSTER_ASYNC = "hoodie.clustering.inline", "hoodie.clustering.async.enabled"

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.services.service import TableService, Turn
-from tagstream.table.services.partition_ttl import delete_expired
+from tagstream.table.services.replaced_partitions import delete_expired
 
 LOG = logging.getLogger("tagstream")
 

@@ -1,4 +1,4 @@
-"""Options of compaction, cleaning and archiving, with Hudi's names and defaults (1.2.0)."""
+"""Options of compaction, partition TTL, cleaning and archiving, with Hudi's names and defaults (1.2.0)."""
 
 from __future__ import annotations
 
@@ -164,6 +164,75 @@ _LEAST_OF_COMPACTION = {
     "max_delta_commits": 1, "max_delta_seconds": 1, "target_io_mb": 0, "log_size_threshold": 0, "log_count_threshold": 0,
     "target_partitions": 1, "max_memory": 1, "base_file_bytes": 0,
 }  # fmt: skip
+
+
+DAY_MS = 86_400_000
+TTL_KEY = "hoodie.partition.ttl.inline"
+DAYS_KEY = "hoodie.partition.ttl.strategy.days.retain"
+_TTL_PACKAGE = "org.apache.hudi.table.action.ttl.strategy."
+
+
+class TtlType(StrEnum):
+    """From when a partition's age is counted: its last write, or its creation."""
+
+    KEEP_BY_TIME = "KEEP_BY_TIME"
+    KEEP_BY_CREATION_TIME = "KEEP_BY_CREATION_TIME"
+
+
+_CLASSES = {"KeepByTimeStrategy": TtlType.KEEP_BY_TIME, "KeepByCreationTimeStrategy": TtlType.KEEP_BY_CREATION_TIME}
+
+
+@dataclass(frozen=True)
+class TtlOptions:
+    """``strategy_class``: the same as ``kind`` by the name of Hudi's class, and first. ConfigError without days."""
+
+    kind: TtlType = option(
+        "hoodie.partition.ttl.management.strategy.type",
+        Kind.CHOICE,
+        "From when the age of a partition is counted: its last write, or its first one.",
+        default=TtlType.KEEP_BY_TIME.value,
+        values={kind.value: kind.value for kind in TtlType},
+        convert=TtlType,
+    )
+    strategy_class: TtlType | None = option(
+        "hoodie.partition.ttl.strategy.class",
+        Kind.CHOICE,
+        "The same by the name of Hudi's class; it comes first.",
+        values={f"{package}{name}".upper(): name for name in _CLASSES for package in ("", _TTL_PACKAGE)},
+        convert=_CLASSES.__getitem__,
+    )
+    days: int | None = option(
+        DAYS_KEY, Kind.INT, "Age in days after which the rows of a partition are deleted.", minimum=1
+    )
+    selected: tuple[str, ...] = option(
+        "hoodie.partition.ttl.strategy.partition.selected",
+        Kind.LIST,
+        "Only these partition paths; all if it is not given.",
+        default=(),
+        convert=tuple,
+    )
+    most: int = option(
+        "hoodie.partition.ttl.strategy.max.delete.partitions",
+        Kind.INT,
+        "The most partitions that one commit deletes; the others follow after the next batch.",
+        default=1000,
+        minimum=1,
+    )
+
+    def __post_init__(self) -> None:
+        if self.days is None:
+            raise ConfigError(f"partitions are to be deleted for their age, but {DAYS_KEY} is not given; set it")
+
+    @property
+    def by_creation(self) -> bool:
+        """Whether the age is counted from the first write."""
+        return (self.strategy_class or self.kind) is TtlType.KEEP_BY_CREATION_TIME
+
+    @property
+    def life_ms(self) -> int:
+        """The time to live in milliseconds."""
+        assert self.days is not None
+        return self.days * DAY_MS
 
 
 class CleanPolicy(StrEnum):

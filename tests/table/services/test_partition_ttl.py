@@ -8,7 +8,8 @@ import pytest
 
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
-from tagstream.table.services.partition_ttl import DAY_MS, TtlOptions, TtlType, delete_expired, expired_partitions
+from tagstream.table.services.options import DAY_MS, TtlOptions, TtlType
+from tagstream.table.services.replaced_partitions import delete_expired, expired_partitions
 from tagstream.table.services.validate import validate
 from tests.support.table_version import table_version
 from tests.table.metadata.case import Case
