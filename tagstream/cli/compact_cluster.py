@@ -8,9 +8,8 @@ from __future__ import annotations
 import argparse
 
 from tagstream.cli.command import Clock
-from tagstream.cli.exclusive import Exclusive
+from tagstream.cli.exclusive import Exclusive, changing
 from tagstream.cli.output import Column, Fact, Output
-from tagstream.cli.table_services import changing
 from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.names import next_instant
 from tagstream.table.meta_client.hoodie_table import HoodieTable

@@ -20,10 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.cli.command import Clock
-from tagstream.cli.exclusive import Exclusive
+from tagstream.cli.exclusive import Exclusive, changing
 from tagstream.cli.output import AdminError, Column, Fact, Output
 from tagstream.cli.record_files import read_rows
-from tagstream.cli.table_services import changing
 from tagstream.state.ordering import ordering_codes
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.record_settings import RecordSettings

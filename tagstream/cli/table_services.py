@@ -1,27 +1,23 @@
 """``tagstream table`` commands that change a table, with the writer lease and the table's lock.
 
-clean, archive, savepoint, savepoints, restore, rollback, delete-partition and ttl are in this file. `changing` makes such a
-command; compact, cluster, insert-overwrite and dedup use it, too, and have their own files.
+clean, archive, savepoint, savepoints, restore, rollback, delete-partition and ttl are in this file. compact,
+cluster, insert-overwrite and dedup have their own files.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
 
-from tagstream.cli.command import Clock, Command, add_lock_settings, add_table
-from tagstream.cli.exclusive import Exclusive, exclusive, props_of
+from tagstream.cli.command import Clock, Command, add_table
+from tagstream.cli.exclusive import Check, opened, props_of, under_lock
 from tagstream.cli.output import Column, Fact, Output
-from tagstream.cli.table_health import readable
 from tagstream.streaming.options.cli import entries_of
 from tagstream.streaming.options.options import ttl_of
 from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
-from tagstream.table.metadata.partitions import drop_unwritable
 from tagstream.table.services.archiving import archive_table, plan_archive
 from tagstream.table.services.cleaning import clean, pending_cleans
 from tagstream.table.services.cleaning_plan import plan_table
-from tagstream.table.services.failed_writes import sweep
 from tagstream.table.services.options import (
     DAYS_KEY,
     ArchiveOptions,
@@ -40,8 +36,6 @@ from tagstream.table.services.restore import plan_restore, restore
 from tagstream.table.services.rollback_completed import plan_rollback_completed, rollback_completed
 from tagstream.table.services.savepoint import create_savepoint, delete_savepoint, plan_savepoint
 from tagstream.table.timeline.timeline import savepoints
-
-Check = Callable[[], None]
 
 _INSTANTS = (Column("instant", "instant", "name"), Column("action", "action", "name"))
 _CLEANED = (
@@ -63,70 +57,6 @@ _FLAGS = {
     "hoodie.keep.min.commits": "--min-commits", "hoodie.keep.max.commits": "--max-commits",
     "hoodie.clean.commits.retained": "--commits",
 }  # fmt: skip
-Show = Callable[[HoodieTable, argparse.Namespace, Output, Clock], None]
-Act = Callable[[HoodieTable, argparse.Namespace, Output, Clock, Exclusive], bool]
-ActUnderLock = Callable[[HoodieTable, argparse.Namespace, Output, Clock, Check], bool]
-
-
-def changing(
-    name: str, text: str, add_flags: Callable[[argparse.ArgumentParser], None], show: Show, act: Act
-) -> Command:
-    """A command that changes a table. ``show`` shows what it would do (--dry-run), ``act`` does it (--yes).
-
-    ``act`` returns whether it changed something. It holds the lock itself, while it plans and while it publishes.
-    """
-
-    def add(out: argparse.ArgumentParser) -> None:
-        add_table(out)
-        out.add_argument("--dry-run", action="store_true", help="show what the command would do, and change nothing")
-        out.add_argument("--yes", action="store_true", help="do it; no other writer may run on the table")
-        add_lock_settings(out)
-        add_flags(out)
-
-    def run(arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> int:
-        table = _opened(arguments, out)
-        if arguments.dry_run:
-            show(readable(table, out), arguments, out, clock_ms)
-            out.facts([Fact("changed", "changed", False)])
-            out.note("nothing was changed; replace --dry-run by --yes to do it")
-            return 0
-        if not arguments.yes:
-            raise ConfigError(
-                f"{name} changes table {table.config.name} at {table.base_path}: check what it would do with --dry-run, "
-                "then give --yes"
-            )
-        with exclusive(table, arguments, clock_ms, f"table {name}") as alone:
-            with alone.hold(f"table {name}"):
-                table, told = drop_unwritable(table, clock_ms())
-            if told:
-                out.facts([Fact("metadata_dropped", "before it", list(told))])
-            done = act(table, arguments, out, clock_ms, alone)
-            alone.check()
-            sweep(table.reload())  # files of a command that was killed after its commit
-        out.facts([Fact("changed", "changed", done)])
-        return 0
-
-    return Command("table", name, text, add, run)
-
-
-def under_lock(
-    name: str, text: str, add_flags: Callable[[argparse.ArgumentParser], None], show: Show, act: ActUnderLock
-) -> Command:
-    """As :func:`changing`, for work that takes little time: the whole of ``act`` is under the lock."""
-
-    def locked(
-        table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock, alone: Exclusive
-    ) -> bool:
-        with alone.hold(f"table {name}"):
-            return act(table, arguments, out, clock_ms, alone.check)
-
-    return changing(name, text, add_flags, show, locked)
-
-
-def _opened(arguments: argparse.Namespace, out: Output) -> HoodieTable:
-    table = HoodieTable.open(arguments.target_base_path)
-    out.facts([Fact("table", "table", table.config.name), Fact("base_path", "path", table.base_path)])
-    return table
 
 
 def _add_retention(out: argparse.ArgumentParser) -> None:
@@ -217,7 +147,7 @@ def _archive(table: HoodieTable, arguments: argparse.Namespace, out: Output, clo
 
 
 def _savepoints(arguments: argparse.Namespace, out: Output, _: Clock) -> int:
-    table = _opened(arguments, out)
+    table = opened(arguments, out)
     rows = [
         (s.time, s.user, s.made_ms, sum(map(len, s.files.values())), s.comment)
         for s in reversed(savepoints(table.storage, table.timeline()))
