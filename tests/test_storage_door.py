@@ -63,6 +63,7 @@ LOCAL: dict[str, tuple[str, str]] = {
         "the source's folder, which Spark reads",
     ),
     "streaming/source/record_settings.py": ("Path.read_text", "the schema file"),
+    "streaming/source/decode/file_rows.py": ("read_schema", "a schema in a batch's metadata, in memory"),
     "streaming/source/file_parquet.py": ("ParquetFile", "given a storage's streams"),
     "streaming/monitor/watch.py": ("os.readlink", "where standard error goes"),
     "cli/record_files.py": ("ParquetFile Path.is_dir Path.is_file Path.stat os.walk", "the source's files"),

@@ -14,7 +14,7 @@ from tagstream.state.ordering import decode_ordering, ordering_kind
 from tagstream.state.tag_batch import PartialRows
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.options.record_options import OPERATION
-from tagstream.streaming.record_formats import TYPED_ROWS
+from tagstream.streaming.record_formats import AVRO_FILES, TYPED_ROWS
 from tagstream.streaming.source.decode.confluent_avro import check_reader
 from tagstream.streaming.source.decode.debezium import DebeziumRules
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
@@ -54,7 +54,7 @@ def format_rules(options: Options, *, ordered: bool, pinned: str | None = None) 
     arrival = record_options.debezium_order == "arrival" or not (ordered or options.state_index)
     order = "arrival" if arrival else record_options.debezium_order
     avro = record_options.format.avro
-    if avro:
+    if avro or record_options.format is AVRO_FILES:
         check_reader()
     return FormatRules(
         name=(TYPED_ROWS if options.source.frame_schema is not None else record_options.format).name,

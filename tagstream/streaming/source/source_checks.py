@@ -120,6 +120,11 @@ def check_columns(options: Options, schema: pa.Schema) -> None:
             f"column {nested[0]} has a nested type, and a field of CSV is one text; remove it from the schema, or write the "
             "files as Parquet, Avro or JSON"
         )
+    if options.files.form == "csv" and not options.csv.header and options.source.schema_file is None:
+        raise ConfigError(
+            "CSV files without a header have their columns in the order of a schema: set "
+            "hoodie.streamer.schemaprovider.source.schema.file, or hoodie.streamer.csv.header=true if they have one"
+        )
     if options.records.dms_deletes and not options.source.transformers and OPERATION not in schema.names:
         raise ConfigError(
             f"the schema has no column {OPERATION}, whose D marks a delete with AWSDmsAvroPayload: add it to the schema "

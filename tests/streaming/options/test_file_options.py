@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tagstream.streaming.options.cli import load_options
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.source.source_checks import check_columns
 from tagstream.table.errors import ConfigError
 
 PACKAGE = "org.apache.hudi.utilities.sources."
@@ -103,6 +105,18 @@ def test_aws_dms(name: str) -> None:
     assert made.source.transformers == ()
     assert any("a record with D in column Op is a delete" in text for text in made.warnings)
     assert not options(name).records.dms_deletes
+
+
+def test_csv_needs_flat_columns_and_their_order() -> None:
+    flat = pa.schema([("id", pa.string())])
+    nested = pa.schema([("id", pa.string()), ("inner", pa.list_(pa.int64()))])
+    with pytest.raises(ConfigError, match="column inner has a nested type"):
+        check_columns(options("CsvDFSSource", "hoodie.streamer.csv.header=true"), nested)
+    with pytest.raises(ConfigError, match="in the order of a schema"):
+        check_columns(options("CsvDFSSource"), flat)
+    with pytest.raises(ConfigError, match="no column Op"):
+        check_columns(options("JsonDFSSource", DMS_PAYLOAD), flat)
+    check_columns(options("ParquetDFSSource"), nested)
 
 
 def test_the_payload_of_dms_does_not_fit_change_events() -> None:
