@@ -172,7 +172,7 @@ def test_reading_from_python(tmp_path: Path) -> None:
     writer.write(rooms)
     (tmp_path / "out").mkdir()
     (tmp_path / "t").rename(tmp_path / "out" / "readings")
-    first, second = (block.text for block in of(COMPATIBILITY, "python"))
+    first, second, third = (block.text for block in of(COMPATIBILITY, "python"))
 
     def printed(code: str) -> str:
         env = {**os.environ, "PYTHONPATH": str(ROOT)}
@@ -183,6 +183,7 @@ def test_reading_from_python(tmp_path: Path) -> None:
     said = printed(first)
     assert said.startswith("t ") and re.search(r"│ +106 │", said), said
     assert printed(second) == "0\n"
+    assert sorted(re.findall(r"^(\d+) \[", printed(third), re.M)) == ["4", "5"]  # one batch a file group
 
 
 @pytest.mark.spark
