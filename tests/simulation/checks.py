@@ -9,13 +9,16 @@ from contextlib import redirect_stderr
 from typing import Any
 
 from tagstream.cli.main import main as tagstream
+from tagstream.table.errors import MissingChangesError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.read.change_stream import changes_between
 from tagstream.table.read.filters import Comparison, Op
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.cleaning_plan import last_clean
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
-from tests.simulation.model import Ident, Unknown
+from tagstream.table.timeline.timeline import Timeline
+from tests.simulation.model import Entry, Ident, Unknown
 from tests.simulation.values import BY_NAME
 from tests.simulation.world import World
 from tests.support.hudi_rs import read_table
@@ -58,6 +61,7 @@ def deep(world: World) -> list[str]:
     found += [f"validate: {problem}" for problem in _first(problems)]
     found += _filters(world, table, want)
     found += _past(world, table)
+    found += _first(_changes(world, table))
     return found + _index(world)
 
 
@@ -169,19 +173,64 @@ def _past(world: World, table: HoodieTable) -> list[str]:
     cleaned = last_clean(table.storage, timeline)
     if world.past_is_lost or any(i.action == "clean" for i in timeline.pending):  # it has deleted some already
         return []
-    there = {i.time: i for i in timeline.completed_writes}
     earliest = cleaned.earliest if cleaned is not None and cleaned.earliest else ""
-    known = [e for e in world.model.log if e.exact and e.instant in there and e.instant >= earliest]
-    # Before the newest of those that follow each other by instant and by completion alike, readers agree on what was there.
-    # Archived ones count, too: their rows are in the slices that are read.
-    times = [e.instant for e in world.model.log]
-    known = [e for e in known if all((t <= e.instant) == (times.index(t) <= times.index(e.instant)) for t in times)]
+    known = [e for e in _whole(world, timeline) if e.instant >= earliest]
     found = []
     for entry in world.random.sample(known, min(2, len(known))):
         rows = read_snapshot(table, as_of=entry.instant).to_pylist()
         want = world.model.rows(entry, world.settings.by_partition)
         found += [f"as of {entry.instant}: {text}" for text in differences(world, "ours", rows, want)][:3]
     return found
+
+
+def _whole(world: World, timeline: Timeline) -> list[Entry]:
+    """The active writes at which readers agree on what was there: all others are before or after them by instant and by
+    completion alike. Archived ones count, too: their rows are in the slices that are read."""
+    there = {i.time for i in timeline.completed_writes}
+    times = [e.instant for e in world.model.log]
+    known = [e for e in world.model.log if e.exact and e.instant in there]
+    return [e for e in known if all((t <= e.instant) == (times.index(t) <= times.index(e.instant)) for t in times)]
+
+
+def _changes(world: World, table: HoodieTable) -> Iterator[str]:
+    """The changes since an earlier write make its rows those of now."""
+    told, timeline = world.settings, table.timeline()
+    known = _whole(world, timeline)
+    # A change does not say in which partition its row is; and what a database has not sent is not known at once.
+    if not told.change_files or told.by_partition or told.changes or not known:
+        return
+    entry = world.random.choice(known)
+    instant = next(i for i in timeline.completed_writes if i.time == entry.instant)
+    live = world.model.rows(entry, told.by_partition)
+    changed: dict[Ident, dict[str, Any]] = {}
+    try:
+        rows = [
+            r for found in changes_between(table, instant.completion_time or instant.time)[1] for r in found.to_pylist()
+        ]
+    except MissingChangesError:  # another writer's, which logs none; archived, or cleaned
+        return
+    writes = {ts: at for at, ts in enumerate(dict.fromkeys(row["ts_ms"] for row in rows))}
+    for row in sorted(rows, key=lambda r: (writes[r["ts_ms"]], r["op"] != "d")):
+        op, ident = row["op"], (row["after"] or row["before"])["id"]
+        if (ident in live) == (op == "i"):
+            there = "there" if op == "i" else "not there"
+            yield f"changes since {entry.instant}: {op} of {ident} in {row['ts_ms']}, which is {there}"
+        changed.pop(ident, None)
+        live.pop(ident, None)
+        if op != "d":
+            live[ident] = changed[ident] = row["after"]
+    want = {ident: _values(row) for ident, row in expected(world).items()}
+    for ident in sorted(want.keys() ^ live.keys()):
+        yield f"changes since {entry.instant}: {ident} is {'missing' if ident in want else 'there too'}"
+    for ident in sorted(live.keys() & want.keys() - changed.keys()):
+        if _values(live[ident]) != want[ident]:
+            yield f"changes since {entry.instant}: no change of {ident}"
+    here = {ident: want[ident] for ident in want if ident in changed}
+    yield from differences(world, f"changes since {entry.instant}", changed.values(), here)
+
+
+def _values(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name in BY_NAME}
 
 
 def _index(world: World) -> list[str]:

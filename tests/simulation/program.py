@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
+from tagstream.table.file_group.change_file import LoggingMode
 from tests.simulation import checks, commands, others  # noqa: F401 (their actions are known by name)
 from tests.simulation.settings import Settings
 from tests.simulation.steps import ACTIONS, Step, draw
@@ -19,6 +20,7 @@ from tests.simulation.world import World
 
 _STEPS = 10
 _SHARED = 0.5  # of the histories that may have two streams
+_LOGGED = 0.2  # of the histories, whose tables have change files
 LONGEST_S = 300  # a history takes a second or two, on a slow machine ten times that
 
 
@@ -37,6 +39,9 @@ class Program:
         settings = Settings.draw(random)
         if Random(f"streams of {seed}").random() < _SHARED:  # apart, so that the others stay as they were
             settings = settings.shared()
+        other = Random(f"change files of {seed}")
+        if other.random() < _LOGGED:
+            settings = replace(settings, change_files=other.choice([mode.value for mode in LoggingMode]))
         return Program(seed, settings, tuple(draw(random, settings, random.randint(steps // 2, steps))))
 
     @staticmethod

@@ -8,6 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from tagstream.table.meta_client.table_config import CDC_KEY, CDC_MODE_KEY
 from tests.simulation.engine import TOPIC
 from tests.simulation.layouts import LAYOUTS, Layout
 from tests.simulation.values import BY_NAME, COLUMNS, ORDERINGS
@@ -31,7 +32,8 @@ class Settings:
     then. ``by_partition``: partition and key together identify a row. ``partial``: records may lack fields. ``metadata``:
     the partitions of the metadata table, "" for none. ``services``: properties that the stream runs its services with.
     ``remembers``: no checkpoint is lost, so events come late for deleted keys, too. ``streams``: how many write to the table
-    at the same time, under its lock, each with events of the same keys.
+    at the same time, under its lock, each with events of the same keys. ``change_files``: what the table logs of its changes
+    (``LoggingMode``), "" for nothing.
     """
 
     version: int = 6
@@ -59,6 +61,7 @@ class Settings:
     services: tuple[tuple[str, str], ...] = ()
     remembers: bool = False
     streams: int = 1
+    change_files: str = ""
 
     @staticmethod
     def draw(random: Random) -> Settings:
@@ -183,6 +186,8 @@ class Settings:
                 "hoodie.write.lock.wait_time_ms": "1",
                 "hoodie.write.lock.client.num_retries": "0",
             }
+        if self.change_files:
+            told |= {CDC_KEY: "true", CDC_MODE_KEY: self.change_files}
         state = self.index == "FLINK_STATE"
         if self.changes:
             told["tagstream.source.format"] = "debezium-json"
