@@ -103,7 +103,7 @@ def test_partitions_that_are_too_old(writer: Writer, capsys: pytest.CaptureFixtu
     again = run_json("table", "ttl", *at, "--hoodie-conf", "hoodie.partition.ttl.strategy.days.retain=3", "--yes")
     assert (again["partitions"], again["changed"]) == ([], False)
     run("table", "ttl", *at, "--yes", code=2)
-    assert "hoodie.partition.ttl.strategy.days.retain is not given" in capsys.readouterr().err
+    assert "need hoodie.partition.ttl.strategy.days.retain" in capsys.readouterr().err
 
 
 def test_a_running_job_keeps_its_table(writer: Writer, capsys: pytest.CaptureFixture[str]) -> None:

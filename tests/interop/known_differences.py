@@ -117,6 +117,8 @@ PARQUET = (
     Known(r"(base|log) .* column \d+ \w+ encodings", anything,
           lambda v: "RLE" in v and set(v) <= {"PLAIN", "PLAIN_DICTIONARY", "RLE"},
           "the library chooses; these are all of Parquet 1.0, and BIT_PACKED is only the JVM's name for no levels"),
+    Known(r"base .* footer tagstream\.bloom\.keys", ABSENT, lambda v: set(json.loads(v)) == {"added", "gone"},
+          "how many keys the bloom filter has, and how many of them are gone: the next file continues the filter"),
     Known(r"base .* footer tagstream\.float\.statistics", ABSENT, lambda v: isinstance(json.loads(v), dict),
           "nulls of columns of floats: those with not-a-number have no statistics, as of parquet-mr, but for their nulls"),
     Known(r"(base|log) .* columns", list_of_paths, list_of_paths,

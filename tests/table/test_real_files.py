@@ -99,6 +99,7 @@ def rewrite(path: Path, target: Path, params: BloomParams) -> None:
         writer.close()
     nulls = {name: rows.column(name).null_count for name in float_columns(arrow)}
     own = float_entries(arrow, nulls)  # what the name of Hudi's writer says of its files
+    own[b"tagstream.bloom.keys"] = json.dumps({"added": rows.num_rows, "gone": 0}).encode()
     assert pq.read_metadata(target).metadata == {**entries, **own}
     assert conform(pq.read_table(target, partitioning=None), arrow, str(target)).equals(rows)
 

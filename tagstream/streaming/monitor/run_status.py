@@ -56,7 +56,7 @@ class Trend:
         return tuple(self._points)
 
 
-SERVICES = ("compaction", "clustering", "cleaning", "archiving")
+SERVICES = ("compaction", "clustering", "expiry", "cleaning", "archiving")
 
 
 class Services:

@@ -20,7 +20,7 @@ LOG = logging.getLogger("tagstream")
 class Expiry(TableService):
     """The expiry of partitions of one run."""
 
-    name: ClassVar[str] = "partition TTL"
+    name: ClassVar[str] = "expiry"
     steps: ClassVar[str] = "ttl"
 
     def __init__(self, job: JobContext) -> None:

@@ -221,7 +221,7 @@ class TtlOptions:
 
     def __post_init__(self) -> None:
         if self.days is None:
-            raise ConfigError(f"partitions are to be deleted for their age, but {DAYS_KEY} is not given; set it")
+            raise ConfigError(f"{TTL_KEY} and `tagstream table ttl` need {DAYS_KEY}: the age in days; set it")
 
     @property
     def by_creation(self) -> bool:

@@ -155,7 +155,7 @@ def test_what_runs_gives_way_to_a_batch_and_all_are_closed(monkeypatch: pytest.M
 @pytest.mark.parametrize("mode", CompactionMode)
 def test_the_list_is_in_the_order_of_hudi(mode: CompactionMode) -> None:
     of_services = SimpleNamespace(
-        compaction_mode=lambda *_, **__: mode, clean=None, cleans_beside=False, clusters_beside=False
+        compaction_mode=lambda *_, **__: mode, clean=None, cleans_beside=False, clusters_beside=False, ttl=None
     )
     config = SimpleNamespace(version=9, is_merge_on_read=True)
     job: Any = SimpleNamespace(
@@ -164,4 +164,4 @@ def test_the_list_is_in_the_order_of_hudi(mode: CompactionMode) -> None:
     )
     made = make_services(job, None)  # type: ignore[arg-type]
     assert tuple(service.name for service in made) == SERVICES
-    assert [service.running for service in made] == [mode is CompactionMode.SCHEDULE, False, False, False]
+    assert [service.running for service in made] == [mode is CompactionMode.SCHEDULE, False, False, False, False]

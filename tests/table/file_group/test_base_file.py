@@ -100,6 +100,7 @@ def test_footer_entries_are_hudis(tmp_path: Path) -> None:
         b"hoodie_max_record_key": b"b",
         b"parquet.avro.schema": AVRO.encode(),
         b"writer.model.name": b"avro",
+        b"tagstream.bloom.keys": b'{"added": 2, "gone": 0}',
     }
 
 

@@ -105,7 +105,7 @@ def test_a_partition_waits_for_its_compaction(writer: Writer) -> None:
 
 
 def test_what_cannot_be_used(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"hoodie.partition.ttl.strategy.days.retain is not given"):
+    with pytest.raises(ConfigError, match=r"need hoodie.partition.ttl.strategy.days.retain"):
         TtlOptions()
     writer = Writer.create(tmp_path, COPY_ON_WRITE, settings={"partition_fields": ()})
     with pytest.raises(ConfigError, match="no partitions"):
