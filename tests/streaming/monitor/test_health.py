@@ -212,7 +212,14 @@ def test_a_service_that_fails_is_told(status: RunStatus) -> None:
 def test_a_service_that_is_new_to_the_status_has_a_line_from_its_first_turn(status: RunStatus) -> None:
     status.service("indexing", 2, None)
     found = status.snapshot()
-    assert found.services == {"compaction": 0, "clustering": 0, "expiry": 0, "cleaning": 0, "archiving": 0, "indexing": 2}
+    assert found.services == {
+        "compaction": 0,
+        "clustering": 0,
+        "expiry": 0,
+        "cleaning": 0,
+        "archiving": 0,
+        "indexing": 2,
+    }
 
 
 def test_a_batch_that_is_long_tells_its_tasks(status: RunStatus, clock: Clock) -> None:
