@@ -296,7 +296,6 @@ class JobContext:
             changed_keys=self.changed_keys,
             topic=self.options.kafka.topic or "",
             crash=self.env.crash,
-            exchange=self.task_files,
             replay=replay,
             index=self.env.index if self.env.index is not None and self.env.index.update_in_tasks else None,
             returned_rows=returned_rows(

@@ -30,8 +30,6 @@ from tagstream.streaming.source.decode.columns import with_values
 from tagstream.streaming.source.decode.key_decoder import record_keys
 from tagstream.streaming.source.decode_spec import DecodeSpec
 from tagstream.streaming.source.packed import file_group_codes, unpack
-from tagstream.streaming.source.resting import RowValues
-from tagstream.streaming.source.task_files import TaskFiles
 from tagstream.table import chunks
 from tagstream.table.fields import ordering_column, pieces_of
 from tagstream.table.file_group.fs_view import FileSlice, FileSystemView
@@ -111,7 +109,7 @@ class WriteSpec:
     of the newest completed instant of this timeline. No task reads the timeline itself: with writes of other writers in
     it, the files of one batch could follow different slices. ``changed_keys``: folder for rows of changed keys. ``index``: a
     pull-type index that the tasks keep up to date. ``returned_rows``: which written rows the tasks return for it.
-    ``returns_moves``: include the old locations of moved rows. ``exchange``: where rows of tasks stay, if they do.
+    ``returns_moves``: include the old locations of moved rows.
     """
 
     table: HoodieTable
@@ -131,7 +129,6 @@ class WriteSpec:
     index: HoodieIndex | None = None
     returned_rows: ReturnedRows = "nothing"
     returns_moves: bool = False
-    exchange: TaskFiles | None = None
 
 
 def make_write_function(spec: WriteSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -195,8 +192,7 @@ def write_files(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -
         return []
     op = rows["op"].to_numpy()
     code, groups = file_group_codes(rows["dest_part"], rows["dest_file"])
-    values = RowValues(rows["row"], spec.exchange, spec.batch_id)
-    keep = _by_code(values.in_order(np.flatnonzero((op == OP_INSERT) | (op == OP_UPDATE))), code)
+    keep = _by_code(np.flatnonzero((op == OP_INSERT) | (op == OP_UPDATE)), code)
     gone = _by_code(np.flatnonzero((op == OP_DELETE) | (op == OP_DELETE_NATURAL)), code)
     keys = record_keys(rows["skey"].combine_chunks())
     deletes = _deletes(spec.decode, rows, keys, gone, op)
@@ -215,9 +211,8 @@ def write_files(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -
     written = 0  # keeps the commit's sequence numbers unique within the task
     up, down = _bounds(code[keep], len(groups)), _bounds(code[gone], len(groups))
     slices = slices_of(table.view(spec.timeline), groups)
-    row_bytes = rows.drop_columns(["row"]).nbytes / rows.num_rows + values.bytes_a_row
-    for first, end in _together(up, row_bytes):
-        upserts = _upserts(spec.decode, rows, values, keys, keep[up[first] : up[end]], op)
+    for first, end in _together(up, rows.nbytes / rows.num_rows):
+        upserts = _upserts(spec.decode, rows, keys, keep[up[first] : up[end]], op)
         calls = []
         for i in range(first, end):
             mine = upserts.slice(up[i] - up[first], up[i + 1] - up[i])
@@ -265,12 +260,13 @@ def _together(bounds: list[int], row_bytes: float) -> Iterator[tuple[int, int]]:
             first = end
 
 
-def _upserts(
-    decode: DecodeSpec, rows: pa.Table, values: RowValues, keys: pa.Array, keep: np.ndarray, op: np.ndarray
-) -> pa.Table:
+def _upserts(decode: DecodeSpec, rows: pa.Table, keys: pa.Array, keep: np.ndarray, op: np.ndarray) -> pa.Table:
     """The rows to write in their stored schema, with ``_hoodie_record_key`` and ``_is_insert``."""
     schema, stored = decode.schema, decode.stored
-    upserts = values.take(keep, pa.schema([f.with_nullable(True) for f in schema]))
+    taken = chunks.take(rows.select(["row"]), keep).column("row")
+    nullable = pa.schema([f.with_nullable(True) for f in schema])
+    parts = [pa.RecordBatch.from_arrays(part.flatten(), schema=nullable) for part in taken.chunks]
+    upserts = pa.Table.from_batches(parts, schema=nullable)
     upserts = as_schema(_ordered(decode, rows, keep, upserts).select(stored.names), stored)
     upserts = upserts.append_column("_hoodie_record_key", keys.take(pa.array(keep)))
     return upserts.append_column("_is_insert", pa.array(op[keep] == OP_INSERT))

@@ -22,7 +22,6 @@ from tagstream.streaming.source.decode.key_decoder import HEADERS
 from tagstream.streaming.source.decode.typed_rows import with_row
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.packed import ROWS_PER_BATCH
-from tagstream.streaming.source.resting import STEP, rest
 from tagstream.streaming.source.source import PartitionDepth, in_blocks, pack_by_group
 from tagstream.streaming.source.task_files import TaskFiles, task_file
 from tagstream.table.errors import ConfigError
@@ -84,7 +83,7 @@ def make_row_function(
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
         first = 0
-        with task_file(exchange, STEP) as file:
+        with task_file(exchange, "rows") as file:
             for block in in_blocks(batches):
                 for batch in block.combine_chunks().to_batches():
                     raw = with_row(batch, first, task, spec.format.delete_field)
@@ -92,7 +91,7 @@ def make_row_function(
                     keyed = pa.Table.from_batches([decoder.keys(raw, depth)])
                     if headers:
                         keyed = keyed.append_column(HEADERS, pa.nulls(keyed.num_rows, pa.string()))
-                    yield pack_by_group(rest(keyed, file), labels, file)
+                    yield pack_by_group(keyed, labels, file)
 
     return keys
 

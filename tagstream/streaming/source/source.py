@@ -37,7 +37,6 @@ from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.file_reader import RAW_SCHEMA, FilesSpec, plan_rows, planned_lines
 from tagstream.streaming.source.kafka_topic import events_a_batch
 from tagstream.streaming.source.packed import empty_rows, pack, split
-from tagstream.streaming.source.resting import STEP, rest
 from tagstream.streaming.source.task_files import TaskFile, TaskFiles, task_file
 from tagstream.table.chunks import flat
 from tagstream.table.storage.storage import Storage, create
@@ -287,7 +286,7 @@ def make_key_function(
         if notes is not None:
             notes.raise_again()
         depth = partition_depth() if callable(partition_depth) else partition_depth
-        with task_file(exchange, STEP) as file:
+        with task_file(exchange, "keys") as file:
             for raw in raw_batches(batches, spec, files):
                 keyed = decoder.keys(raw, depth)
                 table = decoder.first_table()
@@ -295,7 +294,7 @@ def make_key_function(
                     raise TableSeenError(seen_text(table))
                 noticed += [] if decoder.watch is None or notes is None else decoder.watch.take()
                 if not noticed:  # otherwise the batch is processed again
-                    yield pack_by_group(rest(pa.Table.from_batches([keyed]), file), labels, file)
+                    yield pack_by_group(pa.Table.from_batches([keyed]), labels, file)
         if notes is not None and noticed:
             notes.leave(noticed)
 

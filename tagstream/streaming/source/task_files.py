@@ -48,23 +48,13 @@ class TaskFiles:
         """Remove the files of a batch that is committed."""
         shutil.rmtree(os.path.join(self.folder, str(batch_id)), ignore_errors=True)
 
-    def rested(self, batch_id: int, name: str, attempt: int, start: int) -> pa.Table:
-        """The rows that an attempt left at ``start`` (``TaskFile.rest``), without a copy. TaskFileError when the file is
-        gone or too short.
-        """
-        return _read(self._path(batch_id, name, attempt), start, None)
-
-    def _path(self, batch_id: int, name: str, attempt: int) -> str:
-        return os.path.join(self.folder, str(batch_id), f"{name}-{attempt}")
-
     @contextmanager
     def of_task(self, name: str) -> Iterator[TaskFile]:
         """The file of this attempt of a task. ``name``: the step, and what is unique within the task."""
         context = TaskContext.get()
         assert context is not None, "only tasks have files"
-        batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
-        attempt = context.taskAttemptId()
-        file = TaskFile(self._path(batch, name, attempt), attempt)
+        batch = context.getLocalProperty("streaming.sql.batchId") or "-1"
+        file = TaskFile(os.path.join(self.folder, batch, f"{name}-{context.taskAttemptId()}"))
         try:
             yield file
         finally:
@@ -82,26 +72,14 @@ def task_file(files: TaskFiles | None, name: str) -> Iterator[TaskFile | None]:
 
 
 class TaskFile:
-    """The file of one attempt of a task. It is made with the first rows, in a folder for this user only.
+    """The file of one attempt of a task. It is made with the first rows, in a folder for this user only."""
 
-    ``attempt``: Spark's number of it, unique among all tasks of the application.
-    """
-
-    def __init__(self, path: str, attempt: int = 0) -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
-        self.attempt = attempt
         self._out: pa.OSFile | None = None
 
     def keep(self, rows: pa.Table) -> bytes:
         """Append rows and return their place. OSError when the disk is full."""
-        start, end = self._append(rows)
-        return _MARK + json.dumps([start, end - start, self._path]).encode()
-
-    def rest(self, rows: pa.Table) -> int:
-        """Append rows that references name (``resting``), and return where they begin. OSError when the disk is full."""
-        return self._append(rows)[0]
-
-    def _append(self, rows: pa.Table) -> tuple[int, int]:
         if self._out is None:
             os.makedirs(os.path.dirname(self._path), mode=stat.S_IRWXU, exist_ok=True)
             self._out = pa.OSFile(self._path, "wb")
@@ -110,7 +88,7 @@ class TaskFile:
         start = out.tell()
         with pa.ipc.new_stream(out, rows.schema) as writer:
             writer.write_table(rows)
-        return start, out.tell()
+        return _MARK + json.dumps([start, out.tell() - start, self._path]).encode()
 
     def close(self) -> None:
         """Close the file. Readers may have read it before."""
@@ -126,14 +104,9 @@ def is_place(value: bytes | pa.Buffer) -> bool:
 def read_place(value: bytes | pa.Buffer) -> pa.Table:
     """The rows at a place, without a copy. TaskFileError when the file is gone or too short."""
     start, size, path = json.loads(bytes(memoryview(value)[len(_MARK) :]))
-    return _read(path, start, size)
-
-
-def _read(path: str, start: int, size: int | None) -> pa.Table:
-    """The Arrow stream at a place. ``size`` None: the stream ends itself."""
     try:
         with pa.memory_map(path) as file:
-            return pa.ipc.open_stream(file.read_at(size or file.size() - start, start)).read_all()
+            return pa.ipc.open_stream(file.read_at(size, start)).read_all()
     except (OSError, ValueError) as error:  # pyarrow's ArrowInvalid is a ValueError
         raise TaskFileError(
             f"{path}: the rows of a task at byte {start:,} cannot be read ({error}). The folder is needed while a batch "
