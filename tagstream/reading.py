@@ -153,7 +153,7 @@ class Table:
         """The inserts, updates and deletes of the writes after ``since`` and up to ``until``, as an Arrow stream.
 
         The columns are ``op`` (``i``, ``u``, ``d``), ``ts_ms`` (the instant of the write), ``before`` and ``after``
-        (structs of the table's columns, null where there is no row). The times are given as in :meth:`scan`. A row that
+        (structs of the table's columns, or null). The times are given as in :meth:`scan`. A row that
         moves to another partition is a delete and an insert. The changes of one write have no order.
 
         A table with change data capture (``hoodie.table.cdc.enabled``) gives what Hudi's CDC query gives. In other tables

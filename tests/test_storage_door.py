@@ -71,11 +71,9 @@ LOCAL: dict[str, tuple[str, str]] = {
     "cli/fetch_jars.py": ("Path.stat", "the jars' folder"),
     "cli/table_page.py": ("open os.replace os.unlink", "the page that is written"),
     "cli/quarantine.py": ("open os.open", "the file that a value is written to"),
-    "cli/table_changes.py": ("ParquetWriter os.link os.path.exists os.path.lexists os.unlink", "the file of changes"),
-    "cli/index_export.py": (
-        "ParquetFile ParquetWriter os.link os.path.exists os.path.getsize os.path.lexists os.unlink",
-        "the file that is exported or imported",
-    ),
+    "cli/output.py": ("os.link os.path.exists os.path.lexists os.unlink", "the file of --out"),
+    "cli/table_changes.py": ("ParquetWriter", "the file of changes"),
+    "cli/index_export.py": ("ParquetFile ParquetWriter os.path.getsize", "the file that is exported or imported"),
 }
 
 

@@ -31,7 +31,7 @@ from tagstream.cli.index_reader import (
     record_keys,
     state_keys,
 )
-from tagstream.cli.output import AdminError, Fact, Output
+from tagstream.cli.output import AdminError, Fact, Output, new_file
 from tagstream.state.checkpoint import CheckpointMeta
 from tagstream.state.codec import NO_LOCATION, ORDERING_UNKNOWN, TOMBSTONE, Records, minutes_of
 from tagstream.state.layout import OrderingKind, StateLayout
@@ -79,34 +79,24 @@ class ExportInfo:
 def run_export(arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> int:
     """Write the index to a new file, one row group at a time, and return the exit code."""
     path = os.path.abspath(arguments.out)
-    if os.path.lexists(path):
-        raise AdminError(f"{path} exists; give another --out, or remove it")
     begun = clock_ms()
     live = dead = 0
-    temp = f"{path}.{os.getpid()}.tmp"
-    try:
-        with open_index(existing_checkpoint(arguments.checkpoint_dir)) as index:
-            heads = index.heads
-            info = ExportInfo.of(heads.meta, heads.batch_id, heads.instant, tombstones=arguments.all)
-            about = {METADATA_KEY: json.dumps({"version": _VERSION, **asdict(info)}).encode()}
-            schema, emptied = info.schema().with_metadata(about), EmptiedMark(index.layout)
-            with pq.ParquetWriter(temp, schema, compression="zstd") as writer:
-                for group, label in enumerate(index.labels):
-                    out.progress(f"key group {group + 1} of {len(index.labels)}")
-                    with index.group(label) as store:
-                        for entries in map(emptied.taken_from, entries_of(store, index.layout, label)):
-                            writer.write_batch(_rows(entries, index.layout, info).replace_schema_metadata(about))
-                            dead += int(np.count_nonzero(entries.deleted))
-                            live += int(np.count_nonzero(~entries.deleted))
-                if emptied.found is not None and arguments.all:
-                    writer.write_batch(_rows(emptied.found, index.layout, info).replace_schema_metadata(about))
-                    dead += 1
-        os.link(temp, path)
-    except FileExistsError as e:
-        raise AdminError(f"{path} was created in the meantime; give another --out") from e
-    finally:
-        if os.path.exists(temp):
-            os.unlink(temp)
+    with new_file(path) as temp, open_index(existing_checkpoint(arguments.checkpoint_dir)) as index:
+        heads = index.heads
+        info = ExportInfo.of(heads.meta, heads.batch_id, heads.instant, tombstones=arguments.all)
+        about = {METADATA_KEY: json.dumps({"version": _VERSION, **asdict(info)}).encode()}
+        schema, emptied = info.schema().with_metadata(about), EmptiedMark(index.layout)
+        with pq.ParquetWriter(temp, schema, compression="zstd") as writer:
+            for group, label in enumerate(index.labels):
+                out.progress(f"key group {group + 1} of {len(index.labels)}")
+                with index.group(label) as store:
+                    for entries in map(emptied.taken_from, entries_of(store, index.layout, label)):
+                        writer.write_batch(_rows(entries, index.layout, info).replace_schema_metadata(about))
+                        dead += int(np.count_nonzero(entries.deleted))
+                        live += int(np.count_nonzero(~entries.deleted))
+            if emptied.found is not None and arguments.all:
+                writer.write_batch(_rows(emptied.found, index.layout, info).replace_schema_metadata(about))
+                dead += 1
     out.facts(
         [
             *index.facts(),

@@ -12,7 +12,9 @@ import datetime as dt
 import decimal
 import json
 import math
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TextIO
 
@@ -134,3 +136,21 @@ def plain(value: Any) -> Any:
 
 class AdminError(TagstreamError):
     """The command cannot do what was requested. The text says why and what to do next."""
+
+
+@contextmanager
+def new_file(path: str) -> Iterator[str]:
+    """Gives the name under which the block writes a new file. The file is at ``path``, the --out of a command, once the
+    block has ended without an error. AdminError when ``path`` exists.
+    """
+    if os.path.lexists(path):
+        raise AdminError(f"{path} exists; give another --out, or remove it")
+    temp = f"{path}.{os.getpid()}.tmp"
+    try:
+        yield temp
+        os.link(temp, path)
+    except FileExistsError as error:
+        raise AdminError(f"{path} was created in the meantime; give another --out") from error
+    finally:
+        if os.path.exists(temp):
+            os.unlink(temp)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tagstream.cli.command import Clock, Command, add_limit, add_table
-from tagstream.cli.output import AdminError, Column, Fact, Output
+from tagstream.cli.output import Column, Fact, Output, new_file
 from tagstream.cli.table_health import readable
 from tagstream.reading import Table
 from tagstream.table.meta_client.hoodie_table import HoodieTable
@@ -51,21 +51,12 @@ def run_changes(arguments: argparse.Namespace, out: Output, _clock_ms: Clock) ->
 
 
 def _write(changes: pa.RecordBatchReader, path: str) -> int:
-    """Write the changes to a new Parquet file, which has its name once it is whole; returns their number."""
-    if os.path.lexists(path):
-        raise AdminError(f"{path} exists; give another --out, or remove it")
-    temp, rows = f"{path}.{os.getpid()}.tmp", 0
-    try:
-        with pq.ParquetWriter(temp, changes.schema, compression="zstd") as writer:
-            for batch in changes:
-                writer.write_batch(batch)
-                rows += batch.num_rows
-        os.link(temp, path)
-    except FileExistsError as error:
-        raise AdminError(f"{path} was created in the meantime; give another --out") from error
-    finally:
-        if os.path.exists(temp):
-            os.unlink(temp)
+    """Write the changes to a new Parquet file; returns their number."""
+    rows = 0
+    with new_file(path) as temp, pq.ParquetWriter(temp, changes.schema, compression="zstd") as writer:
+        for batch in changes:
+            writer.write_batch(batch)
+            rows += batch.num_rows
     return rows
 
 

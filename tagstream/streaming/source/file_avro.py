@@ -180,7 +180,7 @@ def _long(data: bytes, at: int) -> tuple[int, int]:
         if byte < 0x80:
             return (value >> 1) ^ -(value & 1), at
         if shift > 63:
-            raise DamagedFileError(f"there is no number at byte {at:,} of a header")
+            raise DamagedFileError(f"byte {at:,} of a header does not end a number of at most 64 bits")
 
 
 def _bytes(data: bytes, at: int) -> tuple[bytes, int]:

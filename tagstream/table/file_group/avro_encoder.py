@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.file_group.log_format import binary_array, prefixed, zigzag, zigzags
+from tagstream.table.schema.schema import full_name
 
 _CHUNK_BYTES = 64 << 20  # a binary array of Arrow has at most 2 GiB
 _DECIMAL_BYTES = 16
@@ -34,7 +35,7 @@ def encode_records(rows: pa.Table, avro: Mapping[str, Any]) -> Iterator[pa.Array
         columns = [_flat(part.column(field["name"])) for field in avro["fields"]]
         names: Names = {}
         _register(avro, "", names)
-        inner = _full_name(avro, "")[0]
+        inner = full_name(avro, "")[0]
         yield _joined_fields(columns, avro, inner, names, part.num_rows, "")
 
 
@@ -209,19 +210,10 @@ def _blocks(values: pa.Array, items: pa.Array) -> pa.Array:
     return pc.if_else(pa.array(counts > 0), whole, pa.scalar(b"\0", pa.binary()))
 
 
-def _full_name(avro: Mapping[str, Any], namespace: str) -> tuple[str, str]:
-    """(namespace inside a named type, its full name)."""
-    name: str = avro["name"]
-    if "." in name:
-        return name.rpartition(".")[0], name
-    own = avro.get("namespace", namespace)
-    return own, f"{own}.{name}" if own else name
-
-
 def _register(avro: Mapping[str, Any], namespace: str, names: Names) -> str:
     if "name" not in avro:
         return namespace
-    inner, full = _full_name(avro, namespace)
+    inner, full = full_name(avro, namespace)
     names[full] = {**avro, "namespace": inner, "name": full.rpartition(".")[2]}
     return inner
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -80,12 +81,12 @@ def _to_arrow(avro: Any, namespace: str, names: Names, path: str) -> pa.DataType
         value, nullable = _nullable(avro["values"], namespace, names, f"{path}.value")
         return pa.map_(pa.string(), pa.field("value", value, nullable=nullable))
     if kind in ("record", "error"):
-        inner, full = _full_name(avro, namespace)
+        inner, full = full_name(avro, namespace)
         return _register(names, full, pa.struct(_fields(avro, inner, names, f"{path}.")))
     if kind == "enum":
-        return _register(names, _full_name(avro, namespace)[1], pa.string())
+        return _register(names, full_name(avro, namespace)[1], pa.string())
     if kind == "fixed":
-        return _register(names, _full_name(avro, namespace)[1], pa.binary(avro["size"]))
+        return _register(names, full_name(avro, namespace)[1], pa.binary(avro["size"]))
     # an unknown logical type is its plain type, as the Avro specification says
     return _LOGICAL.get((kind, str(logical))) or _to_arrow(kind, namespace, names, path)
 
@@ -95,10 +96,10 @@ def _decimal(avro: dict[str, Any], namespace: str, names: Names, path: str) -> p
     if not isinstance(precision, int) or not 1 <= precision <= 38 or not 0 <= scale <= precision:
         raise _unsupported(path, f"a decimal({precision},{scale}); precision must be 1 to 38")
     arrow = pa.decimal128(precision, scale)
-    return _register(names, _full_name(avro, namespace)[1], arrow) if avro["type"] == "fixed" else arrow
+    return _register(names, full_name(avro, namespace)[1], arrow) if avro["type"] == "fixed" else arrow
 
 
-def _full_name(avro: dict[str, Any], namespace: str) -> tuple[str, str]:
+def full_name(avro: Mapping[str, Any], namespace: str) -> tuple[str, str]:
     """(namespace inside the named type, its full name)."""
     name: str = avro["name"]
     if "." in name:

@@ -196,7 +196,7 @@ def expired_partitions(
     view = table.view(timeline)
     busy = {partition for partition, _ in (*timeline.pending_compactions, *timeline.pending_clusterings)}
     there = view.partitions()
-    wanted = [path for path in options.selected if path in {*there}] if options.selected else there
+    wanted = sorted({*options.selected} & {*there}) if options.selected else there
     view.look_up(wanted)
     ages: list[tuple[int, str]] = []
     for partition in wanted:
@@ -204,9 +204,9 @@ def expired_partitions(
         if slices:
             ages.append((_reference_ms(table, options, partition, slices, now_ms), partition))
     due = sorted((since, path) for since, path in ages if since + options.life_ms < now_ms and path not in busy)
-    taken = {path for _, path in due[: options.most]}
-    later = [max(since + options.life_ms, now_ms) for since, path in ages if path not in taken]
-    return Expired(tuple(path for _, path in due[: options.most]), min(later, default=now_ms + options.life_ms))
+    taken = tuple(path for _, path in due[: options.most])
+    later = [max(since + options.life_ms, now_ms) for since, path in {*ages} - {*due[: options.most]}]
+    return Expired(taken, min(later, default=now_ms + options.life_ms))
 
 
 def _reference_ms(
