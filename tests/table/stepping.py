@@ -17,7 +17,7 @@ class Stepping:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._storage, name)
-        if name in ("root", "where", "stamp"):
+        if not callable(found) or name in ("where", "stamp"):
             return found
 
         def step(rel: str = "", *args: Any, **more: Any) -> Any:

@@ -41,7 +41,7 @@ from tagstream.table.services.clustering import rollback_clustering
 from tagstream.table.services.failed_writes import sweep, sweep_copies
 from tagstream.table.services.plans import is_planned_here, pending_action
 from tagstream.table.services.restore import resume_restore
-from tagstream.table.services.rollback import resume_rollbacks, rollback
+from tagstream.table.services.rollback import resume_rollbacks, rollback, withdraw
 from tagstream.table.storage.storage import FileEntry
 from tagstream.table.timeline.avro_timeline import SYNC_MARKER, read_record
 from tagstream.table.timeline.instant import RESTORE, ROLLBACK, Instant, State
@@ -271,7 +271,7 @@ def roll_back(job: JobContext, instant: str) -> None:
     """Roll back a pending write.
 
     The index is rolled back first: once the table has rolled back the instant, nothing would remove its entries from
-    the index.
+    the index. Where other writers take the same lock, a rollback is recorded only if it must be (``rollback.withdraw``).
     """
     job.env.lease.check()
     if job.env.index is not None and not job.env.index.rollback_commit(instant):
@@ -282,7 +282,8 @@ def roll_back(job: JobContext, instant: str) -> None:
     with job.env.lock.hold(f"rollback of {instant}"):
         if job.env.lease.is_shared and not _is_pending(job, instant):
             return  # another stream has rolled it back, or its writer has
-        rollback(job.table, instant, new_instant(job))
+        if not (job.env.lock.is_shared and withdraw(job.table, instant)):
+            rollback(job.table, instant, new_instant(job))
         if job.env.lease.is_shared:
             deleted_keys.forget(job.table.storage, instant)
             added_keys.forget(job.table.storage, instant)

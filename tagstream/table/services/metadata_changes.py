@@ -78,6 +78,12 @@ def forget_in_metadata_table(
     roll_back(writer, failed, f"{instant}{ROLLBACK_SUFFIX}", times)
 
 
+def is_in_metadata_table(table: HoodieTable, instant: str) -> bool:
+    """Whether the metadata table has an action of this instant, completed or not."""
+    writer = MetadataWriter.open(table)
+    return writer is not None and writer.timeline().find(instant) is not None
+
+
 def range_columns(writer: MetadataWriter, schema: pa.Schema | None = None) -> tuple[str, ...]:
     """The columns with statistics in the metadata table. ``schema``: the user columns, by default of the newest commit."""
     if schema is None:

@@ -29,7 +29,7 @@ from tagstream.table.file_group.log_format import rollback_block
 from tagstream.table.file_group.names import join, log_file_name, parse_base_file_name, parse_log_file_name
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.failed_writes import RollbackRequest, plan_record, plan_rollback, requests_of
-from tagstream.table.services.metadata_changes import forget_in_metadata_table
+from tagstream.table.services.metadata_changes import forget_in_metadata_table, is_in_metadata_table
 from tagstream.table.timeline.avro_timeline import ROLLBACK_METADATA, ROLLBACK_PLAN, read_record, write_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import (
@@ -43,8 +43,8 @@ from tagstream.table.timeline.instant import (
 )
 from tagstream.table.timeline.lease import delete_heartbeat
 from tagstream.table.timeline.timeline import Timeline
-from tagstream.table.write.commit import completed_instant
-from tagstream.table.write.markers import delete_markers, unstage
+from tagstream.table.write.commit import completed_instant, stages_files
+from tagstream.table.write.markers import begun_markers, delete_markers, unstage
 
 # In the header of this project's plan that rolls back a completed write (``services.restore``).
 OF_COMPLETED = "tagstream.rollback.of.completed"
@@ -72,6 +72,36 @@ def rollback(table: HoodieTable, failed_instant: str, rollback_instant: str) -> 
     Raises InstantConflictError when the instant is completed or unknown, or the rollback's is not the newest.
     """
     return _roll_back(table, failed_instant, rollback_instant, _failed, plan_rollback)
+
+
+def withdraw(table: HoodieTable, instant: str) -> bool:
+    """Remove a pending write of this project from the timeline, with its files and without a rollback action.
+
+    For writers that share a lock, which the caller holds. Hudi executes every pending rollback that it sees, and takes no
+    lock for that: a rollback that two writers execute fails one of them. An interrupted withdrawal leaves the pending
+    write, or only its markers, which ``failed_writes.sweep`` finds.
+
+    False, and nothing but staged files is removed, where a rollback must be recorded: a log file has blocks of others,
+    the metadata table has entries of the write, or files that were published by a copy may appear later. False for a write
+    without this project's commit protocol, too. InstantConflictError when the instant is completed or unknown.
+    """
+    storage = table.storage
+    failed = _failed(table, table.timeline(), instant)
+    if not stages_files(table, failed) or not begun_markers(storage, instant):
+        return False
+    unstage(table, instant, failed.action)
+    failed = _failed(table, table.timeline(), instant)  # completed in the last moment?
+    requests = plan_rollback(table, failed)
+    if requests and (storage.publishes_by_copy or any(r.log_blocks for r in requests)):
+        return False
+    if is_in_metadata_table(table, instant):
+        return False
+    storage.delete_many(rel for request in requests for rel in request.files)
+    for state in (State.INFLIGHT, State.REQUESTED):
+        storage.delete(table.instant_path(Instant(instant, failed.action, state)))
+    delete_markers(storage, instant)
+    delete_heartbeat(storage, instant)
+    return True
 
 
 def roll_back_execution(

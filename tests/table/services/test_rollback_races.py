@@ -16,22 +16,24 @@ from tagstream.table.errors import InstantConflictError
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.failed_writes import sweep
-from tagstream.table.services.rollback import resume_rollbacks, rollback
+from tagstream.table.services.rollback import resume_rollbacks, rollback, withdraw
 from tagstream.table.services.validate import validate
 from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
 from tagstream.table.write import commit
-from tagstream.table.write.markers import is_staged
+from tagstream.table.write.markers import has_markers, is_staged
 from tests.table.stepping import Stepping
 from tests.table.writer import SCHEMA, CrashError, Writer, row
 
 TYPES = [COPY_ON_WRITE, MERGE_ON_READ]
+HOW = ["rolled back", "withdrawn"]
 STEPS = 400  # more than either has
 
 
 class Race:
     """A table with one commit, and a second one whose files are staged. ``finish`` is the rest of the driver's work."""
 
-    def __init__(self, folder: Path, table_type: str) -> None:
+    def __init__(self, folder: Path, table_type: str, how: str) -> None:
+        self._how = how
         self.writer = writer = Writer.create(folder, table_type)
         writer.write([row(n, f"p{n % 2}", 1) for n in range(6)])
         self.old = dict(writer.live)
@@ -68,6 +70,8 @@ class Race:
         """Roll the write back; False when that is refused."""
         table = replace(self.writer.table, storage=Stepping(self.writer.table.storage, before))
         try:
+            if self._how == "withdrawn" and withdraw(table, self.failed.time):
+                return True
             rollback(table, self.failed.time, self.writer.instant())
         except InstantConflictError:
             return False
@@ -102,10 +106,11 @@ class At:
 
 
 @pytest.mark.extended("more races of the same kind")
+@pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("table_type", TYPES)
-def test_a_driver_that_stands_still_while_it_is_rolled_back(table_type: str, tmp_path: Path) -> None:
+def test_a_driver_that_stands_still_while_it_is_rolled_back(table_type: str, how: str, tmp_path: Path) -> None:
     for step in range(1, STEPS):
-        race = Race(tmp_path / str(step), table_type)
+        race = Race(tmp_path / str(step), table_type, how)
         at = At(step, race.roll_back)
         committed = race.finish(at)
         if at.result is None:
@@ -116,10 +121,11 @@ def test_a_driver_that_stands_still_while_it_is_rolled_back(table_type: str, tmp
 
 
 @pytest.mark.extended("more races of the same kind")
+@pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("table_type", TYPES)
-def test_a_rollback_that_stands_still_while_the_driver_goes_on(table_type: str, tmp_path: Path) -> None:
+def test_a_rollback_that_stands_still_while_the_driver_goes_on(table_type: str, how: str, tmp_path: Path) -> None:
     for step in range(1, STEPS):
-        race = Race(tmp_path / str(step), table_type)
+        race = Race(tmp_path / str(step), table_type, how)
         at = At(step, race.finish)
         rolled_back = race.roll_back(at)
         if at.result is None:
@@ -130,11 +136,12 @@ def test_a_rollback_that_stands_still_while_the_driver_goes_on(table_type: str, 
 
 
 @pytest.mark.extended("more kinds of races")
+@pytest.mark.parametrize("how", HOW)
 @pytest.mark.parametrize("table_type", TYPES)
-def test_a_driver_that_publishes_files_while_it_is_rolled_back(table_type: str, tmp_path: Path) -> None:
+def test_a_driver_that_publishes_files_while_it_is_rolled_back(table_type: str, how: str, tmp_path: Path) -> None:
     """Half of its files have their names when it stops; the rollback dies at each of its operations, and is finished."""
     for step in range(1, STEPS):
-        race = Race(tmp_path / str(step), table_type)
+        race = Race(tmp_path / str(step), table_type, how)
         table, statuses = race.writer.table, race.statuses
         with pytest.raises(CrashError):
             dying = replace(table, storage=Stepping(table.storage, _dies_at_file(len(statuses) // 2)))
@@ -167,3 +174,34 @@ def _dies_at_file(number: int) -> Callable[..., None]:
             raise CrashError
 
     return before
+
+
+@pytest.mark.parametrize("table_type", TYPES)
+@pytest.mark.parametrize("published", [False, True])
+def test_a_withdrawn_write_leaves_nothing_on_the_timeline(table_type: str, published: bool, tmp_path: Path) -> None:
+    race = Race(tmp_path, table_type, "withdrawn")
+    table = race.writer.table
+    before = {i for i in table.timeline().instants if i.time != race.failed.time}
+    if published:
+        commit.publish_files(table, race.failed.time, race.statuses)
+    assert withdraw(table, race.failed.time)
+    assert set(table.timeline().instants) == before
+    assert not has_markers(table.storage, race.failed.time)
+    race.check(committed=False)
+
+
+def test_a_write_by_another_writer_is_not_withdrawn(tmp_path: Path) -> None:
+    """It has no staged files: what it published is found by a rollback."""
+    race = Race(tmp_path, COPY_ON_WRITE, "withdrawn")
+    table = race.writer.table
+    table.storage.replace(table.instant_path(race.failed), b"{}")
+    assert not withdraw(table, race.failed.time)
+    assert table.timeline().pending_writes == (race.failed,)
+
+
+def test_a_completed_write_is_not_withdrawn(tmp_path: Path) -> None:
+    race = Race(tmp_path, COPY_ON_WRITE, "withdrawn")
+    assert race.finish()
+    with pytest.raises(InstantConflictError, match="is completed"):
+        withdraw(race.writer.table, race.failed.time)
+    race.check(committed=True)
