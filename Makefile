@@ -51,7 +51,7 @@ $(STAMP): pyproject.toml conf/constraints.txt
 	@java -version 2>&1 | grep -Eq 'version "(1[7-9]|2[0-9])' || { echo 'Tagstream needs Java 17 or newer on the PATH: install openjdk-17-jre-headless' >&2; exit 1; }
 	@echo 'installing into $(VENV)/ (a few minutes the first time)'
 	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
-	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint conf/constraints.txt --editable '.[spark,avro,hbase,hive,glue,zookeeper,dynamodb,demo,dev,docs,bench,s3,hdfs]'
+	@$(PY) -m pip install --quiet --disable-pip-version-check --constraint conf/constraints.txt --editable '.[spark,avro,protobuf,hbase,hive,glue,zookeeper,dynamodb,demo,dev,docs,bench,s3,hdfs]'
 	@touch $(STAMP)
 
 run: install  ## stream real flights from files into out/flights and check the table

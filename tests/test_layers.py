@@ -66,6 +66,8 @@ CLIENTS: dict[str, tuple[str, ...]] = {
     "boto3": ("catalog/glue.py", "table/locks/dynamodb.py"),
     "kazoo": ("table/locks/zookeeper.py",),
     "thriftpy2": ("catalog/hive_metastore.py", "index/hbase_client.py"),
+    "google": ("streaming/source/decode/proto_schema.py", "streaming/source/decode/protobuf.py"),
+    "ptars": ("streaming/source/decode/protobuf.py",),
     "isal": ("table/metadata/",),
     "google_crc32c": ("table/metadata/",),
     "xxhash": ("table/metadata/", "table/locks/opened.py"),

@@ -58,10 +58,11 @@ _DEBEZIUM: Final = SourceFormat(
     envelopes=True,
 )
 PLAIN_JSON: Final = SourceFormat("json", partial_rows=True, transformed=True)
-# Records of files that are not lines of JSON; the source class names them.
+# Records that are not lines of JSON; the source class names them.
 CSV_FILES: Final = replace(PLAIN_JSON, name="csv", chosen=False)
 PARQUET_FILES: Final = SourceFormat("parquet", transformed=True, brings_schema=True, has_schema=True, chosen=False)
 AVRO_FILES: Final = replace(PARQUET_FILES, name="avro-files", source_types=True)
+PROTOBUF: Final = SourceFormat("protobuf", order="arrival", chosen=False)
 TYPED_ROWS: Final = SourceFormat("rows", order="arrival", chosen=False)
 FORMATS: Final = {
     each.name: each
@@ -73,6 +74,7 @@ FORMATS: Final = {
         SourceFormat("avro", order="arrival", positions=True, avro=True, brings_schema=True, source_types=True),
         SourceFormat("maxwell-json", names_tables=True, source_types=True, rows_of_database=True),
         SourceFormat("canal-json", names_tables=True, source_types=True, rows_of_database=True),
+        PROTOBUF,
         CSV_FILES,
         PARQUET_FILES,
         AVRO_FILES,

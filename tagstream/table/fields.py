@@ -131,6 +131,25 @@ def tuples(members: Sequence[pa.Array], names: Sequence[str]) -> pa.StructArray:
     return pa.StructArray.from_arrays(list(members), fields=fields, mask=mask)
 
 
+def struct_of(members: Sequence[pa.Array], fields: Sequence[pa.Field], absent: npt.NDArray[np.bool_]) -> pa.StructArray:
+    """One struct of the members' values, null where ``absent``.
+
+    A member that is null there gets any value: Parquet's writer, and casts, refuse a null in a field that may not be
+    null, although its struct is null.
+    """
+    if not absent.any():
+        return pa.StructArray.from_arrays(list(members), fields=list(fields))
+    filled = [_filled(member, absent) if member.null_count else member for member in members]
+    return pa.StructArray.from_arrays(filled, fields=list(fields), mask=pa.array(absent))
+
+
+def _filled(member: pa.Array, absent: npt.NDArray[np.bool_]) -> pa.Array:
+    inside = pa.struct([pa.field("v", member.type, nullable=False)])
+    blank = pa.array([None], inside).field(0)  # Arrow's own value below a null struct
+    place = np.where(absent, len(member), np.arange(len(member)))
+    return pa.concat_arrays([member, blank]).take(pa.array(place))
+
+
 def greater(left: pa.Array, right: pa.Array) -> pa.Array:
     """Whether the left value is greater than the right one; null where either is null."""
     if not pa.types.is_struct(left.type):

@@ -120,7 +120,8 @@ class StreamCase:
         kafka = "hoodie.streamer.source.kafka.topic" in conf
         if not kafka:
             conf["hoodie.streamer.source.dfs.root"] = str(self.source)
-        out = ["--source-class", "JsonKafkaSource" if kafka else self.source_class]
+        default = kafka and self.source_class == "JsonDFSSource"
+        out = ["--source-class", "JsonKafkaSource" if default else self.source_class]
         out += [] if kafka or "--source-limit" in more else ["--source-limit", "1"]  # one file a batch
         out += [] if self.existing else ["--target-table", "events", "--table-type", self.table_type]
         out += ["--target-base-path", str(self.table), "--checkpoint-dir", str(self.checkpoint), *more]

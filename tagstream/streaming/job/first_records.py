@@ -23,6 +23,7 @@ from pyspark.sql import SparkSession
 
 from tagstream.streaming.batch.spark_checkpoint import newest_batch
 from tagstream.streaming.errors import SourceError
+from tagstream.streaming.job.proto_class import lacks_descriptors, with_descriptors
 from tagstream.streaming.job.schema_match import brings_schema, reads_by_spark
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.options.source_options import FirstSchema
@@ -39,6 +40,7 @@ from tagstream.streaming.source.decode.row_messages import (
     is_rowless,
     table_name,
 )
+from tagstream.streaming.source.decode.schema_names import without_field
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
 from tagstream.streaming.source.file_avro import read_header
 from tagstream.streaming.source.file_forms import make_form
@@ -69,12 +71,20 @@ def lacks_schema(options: Options) -> bool:
 
 
 def needs_spark(options: Options) -> bool:
-    """Whether only Spark can determine the table's schema: after a transformation, or from the records of a topic."""
-    return bool(options.source.transformers) or (reads_by_spark(options) and lacks_schema(options))
+    """Whether only Spark can determine the table's schema: after a transformation, from the records of a topic, or from
+    the Java class of its messages.
+    """
+    return (
+        bool(options.source.transformers)
+        or lacks_descriptors(options)
+        or (reads_by_spark(options) and lacks_schema(options))
+    )
 
 
 def with_schema_by_spark(options: Options, spark: SparkSession) -> Options:
     """The options with the schema that only Spark can determine. Unchanged where another schema is given."""
+    if lacks_descriptors(options):
+        options = with_descriptors(options, spark)
     return with_transformed_schema(spark, options) if options.source.transformers else with_first_schema(options, spark)
 
 
@@ -131,18 +141,13 @@ def _of_files(options: Options) -> FirstSchema:
                 text = parquet_avro(schema_of(source, file.path), where)
         except (DamagedFileError, FileNotFoundError):
             continue
-        text = json.dumps(_without_mark(json.loads(text)))
+        text = without_field(text, DELETED)
         LOG.info("table %s is made with the columns of %s", options.table.base_path, where)
         return FirstSchema(text, f"source file {where}", None)
     raise SourceError(
         f"no table exists at {options.table.base_path} yet, and {_place(options)} has no readable file of {form.name} to "
         "take the columns from: start when it has one, or set hoodie.streamer.schemaprovider.source.schema.file"
     )
-
-
-def _without_mark(record: dict[str, Any]) -> dict[str, Any]:
-    """A record's schema without the column that marks deletes: its rows are not stored."""
-    return {**record, "fields": [f for f in record["fields"] if f["name"] != DELETED]}
 
 
 def _place(options: Options) -> str:

@@ -35,6 +35,7 @@ from tagstream.streaming.options.index_options import (
     relevant,
 )
 from tagstream.streaming.options.keys import kafka as kafka_keys
+from tagstream.streaming.options.proto_options import first_schema, proto_options
 from tagstream.streaming.options.record_options import RecordOptions, record_options
 from tagstream.streaming.options.registry import REGISTRY
 from tagstream.streaming.options.resolve import Resolved, resolve
@@ -52,6 +53,7 @@ from tagstream.streaming.options.sync_options import sync_options
 from tagstream.streaming.options.table_options import TableOptions
 from tagstream.streaming.options.transformer_options import transformer_options
 from tagstream.streaming.options.unsupported_report import refuse_or_report
+from tagstream.streaming.source.decode.proto_rules import ProtoRules
 from tagstream.streaming.source.decode.record_format import DecodeRules
 from tagstream.table.config import Entry, Value
 from tagstream.table.errors import ConfigError
@@ -83,6 +85,7 @@ class Options:
     kafka: KafkaOptions
     files: FileSourceOptions
     csv: CsvOptions
+    proto: ProtoRules | None
     decode: DecodeRules
     records: RecordOptions
     schema: SchemaOptions
@@ -164,7 +167,8 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
     else:
         check_frame(r)
     records = record_options(r, ordering, typed=frame_schema is not None)
-    csv = csv_options(r, class_name)
+    csv, proto = csv_options(r, class_name), proto_options(r, class_name)
+    schema_file = r.opt_text("hoodie.streamer.schemaprovider.source.schema.file")
     transformers = transformer_options(r, records.format)
     generator, merging = key_generator(r, keys, partitions), merge_mode(r, ordering)
     time_keys = given_times(r)
@@ -208,11 +212,13 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
             kind=source_class,
             limit=_source_limit(r, source_class),
             frame_schema=frame_schema,
+            first_schema=first_schema(proto, schema_file, records.delete_field),
             transformers=transformers,
         ),
         kafka=read(KafkaOptions, r, consumer=_consumer(r)),
         files=read(FileSourceOptions, r, form=file_form(class_name), root=dfs_root, archive=archive),
         csv=csv,
+        proto=proto,
         decode=read(DecodeRules, r),
         records=records,
         schema=schema,

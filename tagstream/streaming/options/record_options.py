@@ -33,6 +33,7 @@ _OF_CLASS = {
     "AvroDFSSource": ("avro-files", None),
     "CsvDFSSource": ("csv", None),
     "AvroKafkaSource": ("avro", None),
+    "ProtoKafkaSource": ("protobuf", None),
     "PostgresDebeziumSource": ("debezium-avro", "lsn"),
     "MysqlDebeziumSource": ("debezium-avro", "binlog"),
 }

@@ -31,6 +31,7 @@ from tagstream.streaming.options.keys.unsupported import (
     REFUSED_FAMILIES,
     REFUSED_KEYS,
 )
+from tagstream.streaming.options.proto_options import ProtoOptions
 from tagstream.streaming.options.record_options import RecordOptions
 from tagstream.streaming.options.run_options import RunOptions, StatusOptions
 from tagstream.streaming.options.schema_options import SchemaOptions
@@ -65,6 +66,7 @@ _KEYS = (
     *keys_of(KafkaOptions, "Source"),
     *keys_of(FileSourceOptions, "Source"),
     *keys_of(CsvOptions, "Source"),
+    *keys_of(ProtoOptions, "Source"),
     *keys_of(DeadLetterOptions, "Job"),
     *keys_of(RecordOptions, "Formats"),
     *keys_of(SchemaOptions, "Schema changes"),

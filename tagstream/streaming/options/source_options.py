@@ -12,8 +12,8 @@ from tagstream.table.option_fields import derived, option
 
 _TRANSFORMATIONS = "Transformations"  # a section of the documentation
 _NO_SOURCE = (
-    "this version reads Kafka (JsonKafkaSource, AvroKafkaSource, Debezium's) and files (JsonDFSSource, ParquetDFSSource, "
-    "AvroDFSSource, CsvDFSSource)"
+    "this version reads Kafka (JsonKafkaSource, AvroKafkaSource, ProtoKafkaSource, Debezium's) and files (JsonDFSSource, "
+    "ParquetDFSSource, AvroDFSSource, CsvDFSSource)"
 )
 FILE_CLASSES = ("JsonDFSSource", "ParquetDFSSource", "AvroDFSSource", "CsvDFSSource")
 _HOUR_MS = 3_600_000
@@ -60,7 +60,7 @@ class SourceOptions:
                         "ORG.APACHE.HUDI.UTILITIES.SOURCES.",
                         "ORG.APACHE.HUDI.UTILITIES.SOURCES.DEBEZIUM.",
                     )
-                    for name in ("AvroKafkaSource", "PostgresDebeziumSource", "MysqlDebeziumSource")
+                    for name in ("AvroKafkaSource", "ProtoKafkaSource", "PostgresDebeziumSource", "MysqlDebeziumSource")
                 },
             },
             refused_values={
@@ -73,7 +73,6 @@ class SourceOptions:
                     "SqlFileBasedSource",
                     "HoodieIncrSource",
                     "HiveIncrPullSource",
-                    "ProtoKafkaSource",
                     "PulsarSource",
                     "JsonKinesisSource",
                     "S3EventsSource",

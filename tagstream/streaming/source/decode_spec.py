@@ -63,6 +63,7 @@ def format_rules(options: Options, *, ordered: bool, pinned: str | None = None) 
         delete_field=record_options.delete_field,
         operation=OPERATION if record_options.dms_deletes else None,
         null_if_lost=record_options.null_if_lost,
+        proto=options.proto,
         tables=SourceTables(record_options.tables, None if record_options.tables else pinned),
         registry=RegistryPlace(record_options.registry_url, record_options.registry_ca_file)
         if avro and record_options.registry_url

@@ -34,6 +34,7 @@ from tagstream.streaming.source.decode.literals import (
 )
 from tagstream.streaming.source.decode.record_decoder import UUID_PATTERN, Number, RecordDecoder, TooDeep
 from tagstream.streaming.source.decode.record_format import ITEM, NO_FACTS, STRICT, DecodeRules, Facts
+from tagstream.table.fields import struct_of
 
 SAMPLE = 16
 _MORE_DIGITS = 20
@@ -191,7 +192,7 @@ def _struct(column: pa.Array, kind: pa.DataType, rules: DecodeRules, facts: Fact
     for i, child in enumerate(column.flatten()):
         if (not kind.field(i).nullable or of[i].default is not None) and child.null_count > column.null_count:
             doubt = _either(doubt, _nulls(child) & ~absent)
-    return pa.StructArray.from_arrays(children, fields=list(kind), mask=column.is_null()), doubt
+    return struct_of(children, list(kind), absent), doubt
 
 
 def _inner(column: pa.Array, field: pa.Field, rules: DecodeRules, facts: Facts) -> pa.Array:

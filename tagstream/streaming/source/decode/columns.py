@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.table.chunks import flat
-from tagstream.table.fields import path_of
+from tagstream.table.fields import path_of, struct_of
 
 Mask = npt.NDArray[np.bool_]
 
@@ -67,7 +67,7 @@ def _put(own: pa.Array, path: Sequence[str], where: pa.Array, values: pa.Array) 
         _put(member, path[1:], where, values) if field.name == path[0] else member
         for field, member in zip(fields, own.flatten(), strict=True)
     ]
-    return pa.StructArray.from_arrays(members, fields=fields, mask=pc.and_(own.is_null(), pc.invert(where)))
+    return struct_of(members, fields, nulls_of(own) & ~mask_of(where))
 
 
 def pack_absent(masks: Mapping[int, Mask], rows: int, columns: int) -> pa.Array | None:

@@ -70,7 +70,8 @@ class DebeziumEvents:
 
     ``keys`` decodes message keys to the key columns. ``body`` decodes values to the row's columns and additional ones
     (``debezium_envelope.beside``). ``ordered``: the table has an ordering field. ``needs_message_key``: the key is not
-    in the row. ``gate``: separates events of other tables. ``json``: the form of values in JSON; None: they are Avro.
+    in the row. ``gate``: separates events of other tables. ``json``: the form of values in JSON; None: they are Avro or
+    Protobuf. ``no_value``: what ``body`` gets in place of a null.
     """
 
     may_lack = True
@@ -88,6 +89,7 @@ class DebeziumEvents:
         needs_message_key: bool = True,
         gate: TableFilter | None = None,
         json: Literal["envelopes", "rows"] | None = "envelopes",
+        no_value: bytes = b"{}",
     ) -> None:
         self._schema = pa.schema([f.with_nullable(True) for f in schema])
         self._required = [f.name for f in schema if not f.nullable]
@@ -100,6 +102,7 @@ class DebeziumEvents:
         self._needs_message_key = needs_message_key
         self._gate = gate or TableFilter(SourceTables())
         self._json = json
+        self._no_value = no_value
         self._names = None
         if json is not None:
             self._names = NameReader(self._gate, FLAT_PLACES if json == "rows" else PLACES)
@@ -121,7 +124,7 @@ class DebeziumEvents:
         batch = without_blank_lines(batch)
         value = flat(batch.column("value"))
         tombstone = nulls_of(value)
-        value = pc.fill_null(value, b"{}") if tombstone.any() else value
+        value = pc.fill_null(value, self._no_value) if tombstone.any() else value
         sifted = None
         if self._names is None:
             body, reason = self._body.decode(value)

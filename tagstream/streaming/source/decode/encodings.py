@@ -25,6 +25,7 @@ from tagstream.streaming.source.decode.columns import (
     text_where,
     to_decimals,
 )
+from tagstream.table.fields import struct_of
 
 Kind = Literal["plain", "decimal", "variable", "bytes", "days", "ticks", "uuid", "nested"]
 BytesAs = Literal["base64", "hex", "raw"]
@@ -230,7 +231,7 @@ def _finish_nested(
             array, why = finish(found, part, named, bytes_as, truncate=truncate)
             arrays.append(array)
             reason = _first(reason, why)
-        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=pa.array(empty)), reason
+        return struct_of(arrays, list(kind), empty), reason
     lengths = pc.fill_null(pc.list_value_length(_as_list(column)), 0).to_numpy().astype(np.int64)
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
     inside = pc.list_flatten(_as_list(column))

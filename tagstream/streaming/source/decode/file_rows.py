@@ -62,7 +62,7 @@ class FileRows:
         self._notice(batch, metadata)
         deleted = mask_of(rows.column(DELETED)) | operation_deletes(rows, self._operation)
         if self._rules.check_texts:
-            reason = pc.coalesce(reason, self._wrong_texts(rows))
+            reason = pc.coalesce(reason, text_faults(rows, self._columns, self._facts))
         reason = pc.coalesce(reason, missing_values(rows, self._schema, ~deleted))
         nothing = np.zeros(count, np.bool_)
         lines = batch.select([name for name in batch.schema.names if name != ROW])
@@ -95,18 +95,6 @@ class FileRows:
         nothing = pa.nulls(len(given), pa.string())
         return finished(table, nothing, self._columns, used, "raw", self._facts, truncate=self._rules.truncate_times)
 
-    def _wrong_texts(self, rows: pa.Table) -> pa.Array:
-        """Why a text is not a symbol of its enum, or not a uuid; null where it is."""
-        reason = pa.nulls(rows.num_rows, pa.string())
-        for field in self._columns:
-            known = self._facts.get(field.name, NO_FACTS)
-            if known.restricts and pa.types.is_string(field.type):
-                wrong = wrong_texts(rows.column(field.name).combine_chunks(), known)
-                if wrong is not None:
-                    what = "a uuid" if known.symbols is None else f"a symbol of the enum ({', '.join(known.symbols)})"
-                    reason = pc.coalesce(reason, text_where(wrong, f"field {field.name}: the text is not {what}"))
-        return reason
-
     def _notice(self, batch: pa.RecordBatch, metadata: Mapping[bytes, bytes]) -> None:
         """Report the schema of the batch's file."""
         if self._watch is None or not batch.num_rows:
@@ -114,6 +102,19 @@ class FileRows:
         src, rank = batch.column("src")[0].as_py(), batch.column("pos_hi")[0].as_py()
         text = metadata.get(AVRO_SCHEMA) or metadata[ARROW_SCHEMA]
         self._watch.saw_file(text, rank, f"the schema of {src}", lambda: file_schema(metadata, str(src)))
+
+
+def text_faults(rows: pa.Table, schema: pa.Schema, facts: Mapping[str, Facts]) -> pa.Array:
+    """Why a text in ``rows`` is not a symbol of its enum, or not a uuid; null where it is."""
+    reason = pa.nulls(rows.num_rows, pa.string())
+    for field in schema:
+        known = facts.get(field.name, NO_FACTS)
+        if known.restricts and pa.types.is_string(field.type):
+            wrong = wrong_texts(rows.column(field.name).combine_chunks(), known)
+            if wrong is not None:
+                what = "a uuid" if known.symbols is None else f"a symbol of the enum ({', '.join(known.symbols)})"
+                reason = pc.coalesce(reason, text_where(wrong, f"field {field.name}: the text is not {what}"))
+    return reason
 
 
 def file_schema(metadata: Mapping[bytes, bytes], where: str) -> str:

@@ -18,6 +18,7 @@ from tagstream.streaming.source.decode.encodings import Encoding, beyond_calenda
 from tagstream.streaming.source.decode.literals import Misfit
 from tagstream.streaming.source.decode.record_decoder import coercer
 from tagstream.streaming.source.decode.record_format import ITEM, NO_FACTS, DecodeRules, Facts
+from tagstream.table.fields import struct_of
 
 Made = tuple[pa.Array, pa.Array | None]
 _UUID_BYTES = 16
@@ -41,7 +42,7 @@ def typed(column: pa.Array, field: pa.Field, rules: DecodeRules, facts: Facts = 
         return pa.nulls(len(column), field.type), text_where(~nulls_of(column), text)
     array, reason = convert(column, field, rules, facts)
     array, beyond = _calendar(array, field)
-    return array, _first(reason, beyond)
+    return array, first_of(reason, beyond)
 
 
 def stored(column: pa.Array) -> pa.Array:
@@ -63,7 +64,8 @@ def _calendar(array: pa.Array, field: pa.Field) -> Made:
     return (array, None) if beyond is None else (only_where(nulls_of(beyond), array), beyond)
 
 
-def _first(reason: pa.Array | None, other: pa.Array | None) -> pa.Array | None:
+def first_of(reason: pa.Array | None, other: pa.Array | None) -> pa.Array | None:
+    """The reasons of both; the first one where a value has two."""
     if reason is None or other is None:
         return other if reason is None else reason
     return pc.coalesce(reason, other)
@@ -85,23 +87,23 @@ def _nested(column: pa.Array, field: pa.Field, rules: DecodeRules, facts: Facts)
                 pc.struct_field(column, found), child.with_name(f"{field.name}.{child.name}"), rules, known
             )
             arrays.append(array)
-            reason = _first(reason, why)
-        return pa.StructArray.from_arrays(arrays, fields=list(kind), mask=pa.array(empty)), reason
+            reason = first_of(reason, why)
+        return struct_of(arrays, list(kind), empty), reason
     known = facts.children.get(ITEM, NO_FACTS)
     lists = (t.is_list, t.is_large_list, t.is_fixed_size_list)
     if t.is_list(kind) and any(test(given) for test in lists):
         column = column.cast(pa.list_(given.value_type))
-        lengths, offsets, inside = _parts(column)
+        lengths, offsets, inside = parts_of(column)
         array, why = typed(inside, kind.value_field.with_name(f"{field.name}[]"), rules, known)
         made = pa.ListArray.from_arrays(offsets, array, type=kind, mask=pa.array(empty))
         return made, None if why is None else of_whole(why, lengths)
     if t.is_map(kind) and t.is_map(given):
         entries = pa.StructArray.from_arrays([column.keys, column.items], names=["key", "value"])
         lists_of = pa.ListArray.from_arrays(column.offsets, entries, mask=column.is_null())
-        lengths, offsets, inside = _parts(lists_of)
+        lengths, offsets, inside = parts_of(lists_of)
         keys, no_key = typed(inside.field(0), pa.field(f"{field.name}.key", kind.key_type), rules)
         array, why = typed(inside.field(1), kind.item_field.with_name(f"{field.name}[]"), rules, known)
-        why = _first(no_key, why)
+        why = first_of(no_key, why)
         made = pa.MapArray.from_arrays(offsets, pc.fill_null(keys, ""), array).cast(kind)
         made = only_where(~empty, made) if empty.any() else made
         return made, None if why is None else of_whole(why, lengths)
@@ -109,7 +111,7 @@ def _nested(column: pa.Array, field: pa.Field, rules: DecodeRules, facts: Facts)
     return pa.nulls(len(column), kind), text_where(~empty, text)
 
 
-def _parts(column: pa.ListArray) -> tuple[np.ndarray, pa.Array, pa.Array]:
+def parts_of(column: pa.ListArray) -> tuple[np.ndarray, pa.Array, pa.Array]:
     """(lengths, offsets, items) of lists, without the items of null lists."""
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy().astype(np.int64)
     offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32))
@@ -185,7 +187,7 @@ def _from_number(column: pa.Array, field: pa.Field, _rules: DecodeRules, _facts:
     narrow = pa.types.is_date32(field.type) or pa.types.is_time32(field.type)
     column, reason = fitted(column, pa.field(field.name, pa.int32() if narrow else pa.int64()))
     array, misfit = fitted(column, field)
-    return array, _first(reason, misfit)
+    return array, first_of(reason, misfit)
 
 
 def _to_decimal(column: pa.Array, field: pa.Field, rules: DecodeRules, _facts: Facts) -> Made:
@@ -201,7 +203,7 @@ def _in_decimals(column: pa.Array, field: pa.Field, rules: DecodeRules, _facts: 
     lost = mask_of(pc.not_equal(back, column.cast(pa.float64())))
     if rules.round_numbers or not lost.any():
         return array, reason
-    return only_where(~lost, array), _first(reason, _lost(column, lost, field))
+    return only_where(~lost, array), first_of(reason, _lost(column, lost, field))
 
 
 def _in_floats(column: pa.Array, field: pa.Field, rules: DecodeRules, _facts: Facts) -> Made:

@@ -14,6 +14,7 @@ from tagstream.streaming.record_formats import (
     CSV_FILES,
     PARQUET_FILES,
     PLAIN_JSON,
+    PROTOBUF,
     TYPED_ROWS,
     SourceFormat,
     source_format,
@@ -21,11 +22,18 @@ from tagstream.streaming.record_formats import (
 from tagstream.streaming.source.decode.confluent_avro import ByWireForm, ConfluentAvro
 from tagstream.streaming.source.decode.connect_json import Body, EnvelopedJson, JsonBody
 from tagstream.streaming.source.decode.debezium import DebeziumEvents, DebeziumRules
-from tagstream.streaming.source.decode.debezium_envelope import STREAMER_COLUMNS, FlatBody, envelope_fields, flat_fields
+from tagstream.streaming.source.decode.debezium_envelope import (
+    STREAMER_COLUMNS,
+    FlatBody,
+    Order,
+    envelope_fields,
+    flat_fields,
+)
 from tagstream.streaming.source.decode.encodings import BytesAs, Encoding
 from tagstream.streaming.source.decode.file_rows import FileRows
 from tagstream.streaming.source.decode.maxwell_canal import CanalJson, MaxwellJson
 from tagstream.streaming.source.decode.plain_json import DELETED, with_delete_mark
+from tagstream.streaming.source.decode.proto_rules import ProtoRules, proto_body
 from tagstream.streaming.source.decode.record_decoder import Path
 from tagstream.streaming.source.decode.record_format import DecodeRules, Facts, RecordFormat, Watch
 from tagstream.streaming.source.decode.row_messages import SourceTables, TableFilter
@@ -52,6 +60,7 @@ class FormatRules:
     registry: RegistryPlace | None = None
     delete_field: str = DELETED
     operation: str | None = None
+    proto: ProtoRules | None = None
     tables: SourceTables = field(default_factory=SourceTables)
 
     @property
@@ -142,6 +151,27 @@ def _debezium(rules: FormatRules, table: TableFacts) -> RecordFormat:
     )
 
 
+def _protobuf(rules: FormatRules, table: TableFacts) -> RecordFormat:
+    """Rows as messages. A field ``_hoodie_is_deleted`` marks deletes, and a value that is null is one, too."""
+    assert rules.proto is not None
+    order: Order = "arrival"
+    schema, paths = flat_fields(table.schema, order)
+    names = {column: path[-1] for column, path in paths.items()}
+    body = FlatBody(proto_body(schema, names, table.facts, rules.proto, table.rules), order)
+    return DebeziumEvents(
+        table.schema,
+        table.generator,
+        body,
+        json_keys({}, rules, table),
+        DebeziumRules(order=order),
+        ordered=table.ordered,
+        global_index=table.global_index,
+        needs_message_key=False,
+        json=None,
+        no_value=b"",
+    )
+
+
 def json_keys(named: Mapping[str, Encoding], rules: FormatRules, table: TableFacts) -> EnvelopedJson:
     """The decoder of message keys in JSON, with or without a schema."""
     schema, paths = _of_keys(table)
@@ -185,6 +215,7 @@ _MAKERS: Final[Mapping[str, Callable[[FormatRules, TableFacts], RecordFormat | N
     "debezium-flat-json": _debezium,
     "debezium-avro": _debezium,
     "avro": _debezium,
+    PROTOBUF.name: _protobuf,
     "maxwell-json": _maxwell,
     "canal-json": _canal,
 }

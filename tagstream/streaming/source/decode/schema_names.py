@@ -76,6 +76,12 @@ def table_schema(avro_json: str) -> str:
     return avro_json if made == given else json.dumps(made)
 
 
+def without_field(avro_json: str, name: str) -> str:
+    """A record's schema without a field, such as the mark of deletes, whose rows are not stored."""
+    record = json.loads(avro_json)
+    return json.dumps({**record, "fields": [f for f in record["fields"] if f["name"] != name]})
+
+
 def with_operation(avro_json: str, name: str, *, filled: bool) -> str:
     """A row's schema with the text column ``name``. ``filled``: records without it have an empty text there."""
     record = json.loads(avro_json)

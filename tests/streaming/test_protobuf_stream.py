@@ -1,0 +1,140 @@
+"""Streams of Protobuf messages from a real broker: into a new table without a schema file, with deletes and bad messages."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from kafka import KafkaProducer
+from pyspark.sql import SparkSession
+
+from tagstream.streaming.options.cli import load_options
+from tagstream.table.errors import ConfigError
+from tests.streaming.source.decode.test_protobuf import FOLDER, ORDER, order, random_order, runtime
+from tests.streaming.stream_case import UNSET, StreamCase
+from tests.support.hudi_rs import read_table
+from tests.support.kafka_broker import KafkaBroker
+
+pytestmark = [pytest.mark.spark, pytest.mark.kafka]
+TYPES = ["COPY_ON_WRITE", "MERGE_ON_READ"]
+
+
+@dataclass
+class Orders:
+    """A topic with versions of orders, and the rows that the table must have."""
+
+    broker: KafkaBroker
+    topic: str
+    framed: bool
+    rng: random.Random = field(default_factory=lambda: random.Random(7))
+    live: dict[str, dict[str, Any]] = field(default_factory=dict)
+    version: int = 0
+
+    def send(self, count: int) -> None:
+        """New versions of some of 30 keys: rows, deletes by the mark, and tombstones."""
+        producer, make = KafkaProducer(**self.broker.python_client()), runtime(ORDER)
+        for _ in range(count):
+            key, self.version = f"o{self.rng.randrange(30)}", self.version + 1
+            message = random_order(make, self.rng)
+            message.id, message.region, message.version = key, f"r{self.rng.randrange(3)}", self.version
+            message._hoodie_is_deleted = self.rng.random() < 0.1
+            data: bytes | None = (b"\0\0\0\0\1\2\2" if self.framed else b"") + message.SerializeToString()
+            row = order(message, limit=3)
+            self.live[key] = {name: value for name, value in row.items() if name != "_hoodie_is_deleted"}
+            if self.rng.random() < 0.05:
+                data = None
+            if data is None or message._hoodie_is_deleted:
+                del self.live[key]
+            producer.send(self.topic, key=b'{"id":"%s"}' % key.encode(), value=data, partition=sum(key.encode()) % 2)
+        producer.flush()
+        producer.close()
+
+    def send_damaged(self, data: bytes) -> None:
+        producer = KafkaProducer(**self.broker.python_client())
+        producer.send(self.topic, key=b'{"id":"bad"}', value=data, partition=0)
+        producer.flush()
+        producer.close()
+
+
+def case_of(folder: Path, spark: SparkSession, orders: Orders, table_type: str, **more: str) -> StreamCase:
+    conf = {
+        "hoodie.streamer.source.kafka.topic": orders.topic,
+        "hoodie.streamer.schemaprovider.source.schema.file": UNSET,
+        "hoodie.streamer.schemaprovider.proto.class.name": "com.acme.shop.Shop$Order",
+        "hoodie.streamer.schemaprovider.proto.max.recursion.depth": "3",
+        "tagstream.proto.descriptor.file": str(FOLDER / "shop.desc"),
+        "hoodie.datasource.write.partitionpath.field": "region",
+        "hoodie.table.ordering.fields": "version",
+        **orders.broker.java_client("plain"),
+        **more,
+    }
+    if orders.framed:
+        conf["hoodie.streamer.source.kafka.proto.value.deserializer.class"] = (
+            "io.confluent.kafka.serializers.protobuf.KafkaProtobufDeserializer"
+        )
+    return StreamCase(
+        folder, spark, table_type, conf, source_class="org.apache.hudi.utilities.sources.ProtoKafkaSource"
+    )
+
+
+@pytest.mark.parametrize("table_type", TYPES)
+def test_the_table_has_the_messages(
+    table_type: str, tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker
+) -> None:
+    framed = table_type == "MERGE_ON_READ"
+    orders = Orders(kafka_broker, f"orders-{table_type}", framed)
+    kafka_broker.create_topic(orders.topic, partitions=2)
+    orders.send(120)
+    case = case_of(tmp_path, spark, orders, table_type)
+    assert len(case.run("--source-limit", "50")) == 3
+    orders.send(60)
+    case.run()
+    found = {row["id"]: row for row in rows_of(read_table(case.table, meta_columns=False))}
+    assert found == orders.live
+
+
+def test_damaged_messages_are_in_the_quarantine(tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker) -> None:
+    orders = Orders(kafka_broker, "orders-damaged", framed=False)
+    kafka_broker.create_topic(orders.topic, partitions=2)
+    orders.send(20)
+    orders.send_damaged(b"\x0a\x05ab")
+    orders.send(20)
+    case = case_of(tmp_path, spark, orders, "COPY_ON_WRITE")
+    (report,) = case.run("--max-bad-records", "1")
+    assert report.quarantined == 1
+    found = {row["id"]: row for row in rows_of(read_table(case.table, meta_columns=False))}
+    assert found == orders.live
+    (path,) = (case.checkpoint / "tagstream" / "quarantine").glob("batch=*/*.jsonl")
+    (line,) = path.read_text().splitlines()
+    assert "not a message acme.shop.Order" in line
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    return table.to_pylist()
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"hoodie.streamer.schemaprovider.proto.class.name": UNSET}, "proto.class.name is missing"),
+        ({"tagstream.proto.descriptor.file": "/no/such.desc"}, "/no/such.desc: No such file"),
+        ({"hoodie.streamer.schemaprovider.proto.class.name": "a.B"}, "no message or Java class a.B .*acme.shop.Order"),
+        ({"hoodie.streamer.schemaprovider.proto.max.recursion.depth": "0"}, "max.recursion.depth"),
+    ],
+)
+def test_settings_that_are_refused(more: dict[str, str], text: str, tmp_path: Path, kafka_broker: KafkaBroker) -> None:
+    case = case_of(tmp_path, None, Orders(kafka_broker, "t", framed=False), "COPY_ON_WRITE", **more)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=text):
+        load_options(case.arguments())
+
+
+def test_a_class_that_no_jar_has_is_named(tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker) -> None:
+    orders = Orders(kafka_broker, "orders-no-class", framed=False)
+    kafka_broker.create_topic(orders.topic, partitions=1)
+    case = case_of(tmp_path, spark, orders, "COPY_ON_WRITE", **{"tagstream.proto.descriptor.file": UNSET})
+    with pytest.raises(ConfigError, match=r"com.acme.shop.Shop\$Order: no such class; give the jar .* --jars"):
+        case.run()
