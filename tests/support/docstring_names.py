@@ -33,7 +33,7 @@ OUTSIDE: dict[str, frozenset[str]] = {
     for origin, names in {
         "classes and functions of Hudi, as the source of a fact": (
             "BucketIdentifier.java HBasePutBatchSizeCalculator.getBatchSize HoodieHBaseIndexConfig HoodieIndex.java "
-            "KeyGenUtils.extractRecordKeysByFields PartitionPathEncodeUtils.escapeFileName "
+            "KeyGenUtils.extractRecordKeysByFields PartitionPathEncodeUtils.escapeFileName ProtoConversionUtil "
             "SchemaChangeUtils.isTypeUpdateAllow SparkHoodieHBaseIndex checkIfValidCommit"
         ),
         "members and properties of Hudi that this writer does not use by their whole name": (

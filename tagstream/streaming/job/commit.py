@@ -164,6 +164,22 @@ def keys_added(job: JobContext, outcome: Outcome) -> AddedKeys:
     return AddedKeys(found, added_keys.merged(outcome.added) if known else None)
 
 
+def publishes_under_lock(job: JobContext) -> bool:
+    """Whether data files get their names under the table's lock, after the last check.
+
+    Up to version 7 the name of a log file does not say whether its write is completed. Hudi's compaction and clustering
+    plan with the log files that they find, and fail if a batch that loses a conflict removes one. They plan under the
+    lock, so they find only those of completed batches.
+    """
+    return job.env.lock.is_shared and not job.table.config.names_logs_by_commit and job.table.config.is_merge_on_read
+
+
+def give_names(job: JobContext, instant: str, statuses: Sequence[WriteStatus], batch: int) -> None:
+    """Give the data files of a batch their names. Their markers have been written."""
+    protocol.publish_announced(job.table, instant, statuses, is_alone=True)
+    job.env.crash.reach(Step.FILES_PUBLISHED, batch)
+
+
 def publish(
     job: JobContext,
     spark_batch: SparkBatch,
@@ -174,18 +190,14 @@ def publish(
     follows: str,
     after_others: bool,
 ) -> CommitMetadata:
-    """Give the data files their names. In parallel, write the manifest and stage the commit, whose metadata is
-    returned.
+    """Give the data files their names, unless :func:`publishes_under_lock`. In parallel, write the manifest and stage the
+    commit, whose metadata is returned.
 
     If the commit fails, the written files are never read: only the commit names the manifest. ``adds``: keys that the
     batch adds. ``follows``: digest of the commits that the index covers. ``after_others``: runs that died may have
     written manifests of this batch.
     """
     crash, batch = job.env.crash, spark_batch.batch_id
-
-    def give_names() -> None:
-        protocol.publish_announced(job.table, instant, outcome.statuses, is_alone=True)
-        crash.reach(Step.FILES_PUBLISHED, batch)
 
     def stage_commit() -> CommitMetadata:
         manifest = BatchManifest(
@@ -227,7 +239,11 @@ def publish(
         return metadata
 
     try:
-        _, metadata = at_once(job.table.storage, give_names, stage_commit)
+        if publishes_under_lock(job):
+            return stage_commit()
+        _, metadata = at_once(
+            job.table.storage, lambda: give_names(job, instant, outcome.statuses, batch), stage_commit
+        )
     except Exception:
         forget_staged(job.table, instant, job.action)
         raise

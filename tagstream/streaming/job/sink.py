@@ -15,7 +15,8 @@ The steps of a batch. Each is also a crash point of ``streaming.process``:
 10. ``completed``        the completed instant was created exclusively: the batch is committed
 11. ``commit_log``       Spark's own commit log has the batch
 
-On a remote store, independent steps run in parallel (``streaming.job.commit``): 7 and 8 end in any order.
+On a remote store, independent steps run in parallel (``streaming.job.commit``): 7 and 8 end in any order. With a lock, 7
+may come after 8 (``commit.publishes_under_lock``).
 
 A crash before 10 leaves a pending instant. The next run rolls it back and processes the batch again with a new profile.
 After a crash after 10 Spark runs the batch again. The timeline has it, so it is a replay. A replay runs *through* the
@@ -46,7 +47,15 @@ from tagstream.streaming.batch.report import BatchReport
 from tagstream.streaming.batch.spark_checkpoint import SparkBatch, forget_old_plans, newest_batch, read_spark_batch
 from tagstream.streaming.batch.write import unpack_rows
 from tagstream.streaming.errors import BadRecordsError, StopRequested
-from tagstream.streaming.job.commit import Outcome, begin, keys_added, publish, settle_depth
+from tagstream.streaming.job.commit import (
+    Outcome,
+    begin,
+    give_names,
+    keys_added,
+    publish,
+    publishes_under_lock,
+    settle_depth,
+)
 from tagstream.streaming.job.pull_index import located_rows
 from tagstream.streaming.job.timeline_guard import TimelineGuard
 from tagstream.streaming.job.write_stage import write_stage
@@ -283,8 +292,13 @@ class BatchSink:
         written: pa.Table,
         adds: AddedKeys,
     ) -> Instant:
-        """Compare with newer commits, write the delta of the metadata table, and complete the instant."""
+        """Compare with newer commits, publish the files if that is not done, write the delta of the metadata table, and
+        complete the instant.
+        """
         job, kept_at = self._job, None
+        if publishes_under_lock(job):
+            self._guard.before_complete(instant, statuses, adds)
+            give_names(job, instant, statuses, batch)
         if job.metadata is not None:
             # Another active writer may also write to the metadata table, and only one may do so at a time.
             self._guard.before_complete(instant, statuses, adds)

@@ -2,8 +2,8 @@
 
 The Avro schema is that of Hudi's ``ProtoClassBasedSchemaProvider`` (``ProtoConversionUtil`` in hudi-utilities 1.x): a
 message is a record, an enum an enum, a map an array of entries. A field of a ``oneof`` or an ``optional`` field may be
-null, a single message too; other fields have Protobuf's default. ``uint64`` is a decimal of 21 digits, a timestamp
-microseconds, a wrapper (``google.protobuf.StringValue``) its value or null. A message that contains itself is unrolled
+null, a single message too; other fields have Protobuf's default. A uint64 is a decimal of 21 digits, a timestamp
+microseconds, a wrapper (of a string, for example) its value or null. A message that contains itself is unrolled
 some times; the rest is a record of its bytes.
 
 The message that is decoded has the same field numbers and compatible types, so it reads the same bytes: an unrolled
@@ -48,7 +48,7 @@ Kind = Literal["value", "enum", "timestamp", "wrapper", "record", "rest"]
 
 @dataclass(frozen=True)
 class Node:
-    """A field as it is decoded. ``symbols``: of an enum by number. ``default``: of a field of ``proto2`` with one of its
+    """A field as it is decoded. ``symbols``: of an enum by number. ``default``: of a field of version 2 of Protobuf with one of its
     own. ``message``: the name of the message whose bytes are the rest.
     """
 

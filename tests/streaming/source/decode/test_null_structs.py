@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from tagstream.streaming.source.decode.connect_json import finished
 from tagstream.streaming.source.decode.encodings import PLAIN
