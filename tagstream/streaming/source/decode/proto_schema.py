@@ -48,8 +48,8 @@ Kind = Literal["value", "enum", "timestamp", "wrapper", "record", "rest"]
 
 @dataclass(frozen=True)
 class Node:
-    """A field as it is decoded. ``symbols``: of an enum by number. ``default``: of a field of version 2 of Protobuf with one of its
-    own. ``message``: the name of the message whose bytes are the rest.
+    """A field as it is decoded. ``symbols``: of an enum by number. ``default``: of a field of Protobuf's version 2 that
+    names one. ``message``: the name of the message whose bytes are the rest.
     """
 
     name: str
