@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import random
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from google.protobuf import api_pb2
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
 from tagstream.streaming.options.cli import load_options
+from tagstream.streaming.source.connector import CACHE_FOLDER, PROJECT, fetch_jars
 from tagstream.table.errors import ConfigError
+from tests.drills.stream_job import DEADLINE_S
 from tests.streaming.source.decode.test_protobuf import FOLDER, ORDER, order, random_order, runtime
 from tests.streaming.stream_case import UNSET, StreamCase
 from tests.support.hudi_rs import read_table
 from tests.support.kafka_broker import KafkaBroker
+from tests.support.process import Process
 
 pytestmark = [pytest.mark.spark, pytest.mark.kafka]
 TYPES = ["COPY_ON_WRITE", "MERGE_ON_READ"]
@@ -138,3 +143,42 @@ def test_a_class_that_no_jar_has_is_named(tmp_path: Path, spark: SparkSession, k
     case = case_of(tmp_path, spark, orders, "COPY_ON_WRITE", **{"tagstream.proto.descriptor.file": UNSET})
     with pytest.raises(ConfigError, match=r"com.acme.shop.Shop\$Order: no such class; give the jar .* --jars"):
         case.run()
+
+
+@pytest.mark.extended("needs Java's Protobuf from Maven")
+def test_the_type_of_a_java_class(tmp_path: Path, kafka_broker: KafkaBroker) -> None:
+    """A whole job, with the jar as users give it. The class is one of Java's Protobuf itself."""
+    topic = "methods"
+    kafka_broker.create_topic(topic, partitions=1)
+    producer = KafkaProducer(**kafka_broker.python_client())
+    for number in range(20):
+        message = api_pb2.Method(
+            name=f"m{number % 8}", request_type_url=f"u{number}", request_streaming=number % 3 == 0
+        )
+        message.options.add(name="o").value.Pack(api_pb2.Mixin(name=str(number)))
+        producer.send(topic, value=message.SerializeToString())
+    producer.flush()
+    producer.close()
+    jars = fetch_jars(PROJECT / "conf" / "poms" / "protobuf.xml", PROJECT / CACHE_FOLDER)
+    conf = {
+        "hoodie.streamer.source.kafka.topic": topic,
+        "hoodie.streamer.schemaprovider.proto.class.name": "com.google.protobuf.Method",
+        "hoodie.datasource.write.recordkey.field": "name",
+        "hoodie.datasource.write.keygenerator.class": "org.apache.hudi.keygen.NonpartitionedKeyGenerator",
+        "spark.jars": ",".join(map(str, jars)),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "512m",
+        **kafka_broker.java_client("plain"),
+    }
+    folders = ["--target-base-path", str(tmp_path / "table"), "--checkpoint-dir", str(tmp_path / "checkpoint")]
+    told = ["--target-table", "methods", "--source-class", "ProtoKafkaSource", *folders]
+    told += [word for key, value in conf.items() for word in ("--hoodie-conf", f"{key}={value}")]
+    with Process([sys.executable, str(PROJECT / "run_stream.py"), *told], tmp_path / "log") as process:
+        assert process.wait(DEADLINE_S) == 0, process.output()[-4000:]
+    rows = {row["name"]: row for row in read_table(tmp_path / "table", meta_columns=False).to_pylist()}
+    assert {name: row["request_type_url"] for name, row in rows.items()} == {
+        f"m{n % 8}": f"u{n}" for n in range(12, 20)
+    }
+    (option,) = rows["m7"]["options"]
+    assert option["value"]["type_url"] == "type.googleapis.com/google.protobuf.Mixin"
+    assert rows["m7"]["syntax"] == "SYNTAX_PROTO2"

@@ -207,8 +207,9 @@ def start_session(
                 ]
             ),
         }
-        if jars:
-            defaults["spark.jars"] = ",".join(jars)
+        if jars:  # in addition to the user's
+            given = conf.get("spark.jars", "")
+            conf = {**conf, "spark.jars": ",".join([*([given] if given else []), *jars])}
     # Spark would write them on the command line of its JVM, which everybody on the machine can read.
     keys = {name: value for name, value in conf.items() if name.startswith(_HADOOP) and is_secret(name)}
     for key, value in (defaults | {name: value for name, value in conf.items() if name not in keys}).items():
