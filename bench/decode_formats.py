@@ -1,7 +1,8 @@
 """What each format costs to decode: `python -m bench.decode_formats --records 20000`.
 
 One process, records in memory, processor time. Prints records and megabytes per second of the whole decoder, from raw bytes
-to the input of the tag step. The same rows of 8 and of 24 columns in each format; Avro if the extra `avro` is installed.
+to the input of the tag step. The same rows of 8 and of 24 columns in each format; Protobuf and Avro if the
+extras `protobuf` and `avro` are installed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from typing import Any
 
 import fastavro
@@ -26,6 +28,7 @@ from tagstream.streaming.source.decode.debezium import DebeziumEvents, DebeziumR
 from tagstream.streaming.source.decode.debezium_envelope import FlatBody, envelope_fields, flat_fields
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
 from tagstream.streaming.source.decode.make_format import FormatRules, TableFacts, json_keys, make_format
+from tagstream.streaming.source.decode.proto_rules import ProtoRules
 from tagstream.streaming.source.decode.record_format import STRICT
 from tagstream.streaming.source.decode.row_messages import SourceTables
 from tagstream.streaming.source.decode.schema_registry import RegistryPlace, SchemaRegistry
@@ -98,11 +101,28 @@ def cases(columns: int, count: int) -> list[Case]:
         Case("debezium-json, schema", with_schema, _decoder(schema, FormatRules("debezium-json"))),
         Case("debezium-flat-json", flat, _decoder(schema, FormatRules("debezium-flat-json"))),
     ]
-    try:
-        import polars_avro  # noqa: F401 (an extra)
-    except ImportError:
+    if find_spec("ptars") is not None:
+        out.append(_protobuf(schema, data))
+    if find_spec("polars_avro") is None:
         return out
     return [*out, _avro_rows(schema, data), _avro_envelopes(schema, envelopes)]
+
+
+def _protobuf(schema: dict[str, Any], data: list[dict[str, Any]]) -> Case:
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    kinds = {"string": 9, "long": 3, "double": 1, "boolean": 8, "int": 5}  # FieldDescriptorProto.Type
+    file = descriptor_pb2.FileDescriptorProto(name="value.proto", package="bench", syntax="proto3")
+    message = file.message_type.add(name="Value")
+    for number, field in enumerate(schema["fields"], 1):
+        kind = field["type"] if isinstance(field["type"], str) else field["type"][1]
+        message.field.add(name=field["name"], number=number, label=1, type=kinds[kind])
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    make = message_factory.GetMessageClass(pool.FindMessageTypeByName("bench.Value"))
+    descriptors = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    rules = FormatRules("protobuf", proto=ProtoRules("bench.Value", descriptors))
+    return Case("protobuf", [make(**row).SerializeToString() for row in data], _decoder(schema, rules))
 
 
 def _avro_rows(schema: dict[str, Any], data: list[dict[str, Any]]) -> Case:
