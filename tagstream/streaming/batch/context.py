@@ -186,6 +186,11 @@ class JobContext:
         return self.options.table.operation == WriteOperationType.INSERT_OVERWRITE
 
     @property
+    def appends(self) -> bool:
+        """Whether a batch only adds rows, without a look-up of their keys (``INSERT`` and ``BULK_INSERT``)."""
+        return self.options.appends
+
+    @property
     def file_run(self) -> int:
         """The number of this run in the names of files: that of no other run of any stream of the table."""
         prefix = self.small_files.prefix

@@ -90,7 +90,11 @@ def explain_start(options: Options, out: TextIO, env: Mapping[str, str], now_ms:
     table, config = ready.table, ready.table.config
     if ready.new:
         page = Page(f"table {config.name} at {table.base_path}")
-        index = "with an empty index" if options.index.type == STATE else f"with the index {options.index.type}"
+        index = f"with the index {options.index.type}"
+        if options.state_index:
+            index = "with an empty index"
+        elif options.appends:
+            index = f"with {options.table.operation}, which looks up no key"
         _warnings(page, options, ready)
         columns = ""
         if waits_for_records(options):
@@ -179,12 +183,14 @@ def _decide(
     taken = read_query_index_load(query_folder)
     index_load = taken.index_load if taken is not None else 0
     files = options.source.kind != "kafka"
-    pull = options.index.type != STATE
+    pull = not options.state_index
     try:
         place = IndexPlace(query_folder, layout, index_load, RETAINED_BATCHES, files, options.stream_id or "", pull)
         step = next_step(place, table, timeline, state, taken)
     except IndexCoverageError as e:
         return f"end with an error: {e}", False
+    if options.appends and step.kind not in ("retire", "reread"):
+        return f"{then}; {options.table.operation} looks up no key", True
     if pull and step.kind not in ("retire", "reread"):
         own = (
             ""

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from pyspark.sql import SparkSession
 
-from tagstream.index.registry import STATE, make_index
+from tagstream.index.registry import make_index
 from tagstream.state.checkpoint import (
     INDEX,
     STATE_INDEX,
@@ -68,7 +68,7 @@ def make_context(
     index = make_index(options.index, table.config.record_key_fields)
     inserts = (
         "true"
-        if options.table.operation == WriteOperationType.INSERT_OVERWRITE
+        if options.appends or options.table.operation == WriteOperationType.INSERT_OVERWRITE
         else inserts_to_base_files(options, table)
     )
     base_only = inserts == "true" or (index is not None and not index.can_index_log_files)
@@ -88,6 +88,7 @@ def make_context(
         groups_begin_with_base_files=inserts == "first",
         compare_ordering=index is not None and not index.knows_ordering,
         drops_columns=options.schema.missing == "drop",
+        keeps_duplicates=options.appends and options.operation.keeps_duplicates,
     )
     retained = int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 100)
     return JobContext(
@@ -169,7 +170,7 @@ def _open_meta(
         table_name=table.config.name,
         table_path=table.base_path,
         explicit=options.explicit,
-        index=STATE_INDEX if options.index.type == STATE else TABLE_INDEX,
+        index=STATE_INDEX if options.state_index else TABLE_INDEX,
         unused=is_unused(checkpoint),
     )
 

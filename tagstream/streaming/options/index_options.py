@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tagstream.index.bloom import BloomIndexOptions
 from tagstream.index.hbase_options import HbaseOptions
 from tagstream.index.registry import INDEX_TYPES, STATE, IndexOptions, type_of_class
+from tagstream.streaming.options.operation_options import check_appends
 from tagstream.streaming.options.resolve import Problem, Resolved
 from tagstream.streaming.record_formats import SourceFormat
 from tagstream.table.config import ConfigKey, Kind
@@ -76,6 +77,7 @@ def index_options(r: Resolved) -> IndexOptions:
         update_partition_path=r.flag(_MOVES[kind]) if kind in _MOVES else None,
         bloom=read(BloomIndexOptions, r),
         overwrite=overwrite,
+        appends=check_appends(r, kind),
         hbase=read(HbaseOptions, r) if kind == "HBASE" else None,
         rebalanced=(r.opt_text("hoodie.index.class") or "").endswith("RebalancedSparkHoodieHBaseIndex"),
     )

@@ -35,6 +35,7 @@ from tagstream.streaming.options.index_options import (
     relevant,
 )
 from tagstream.streaming.options.keys import kafka as kafka_keys
+from tagstream.streaming.options.operation_options import OperationOptions, operation_options
 from tagstream.streaming.options.record_options import RecordOptions, record_options
 from tagstream.streaming.options.registry import REGISTRY
 from tagstream.streaming.options.resolve import Resolved, resolve
@@ -75,6 +76,7 @@ class Options:
     """
 
     table: TableOptions
+    operation: OperationOptions
     run: RunOptions
     status: StatusOptions
     dead_letters: DeadLetterOptions
@@ -109,7 +111,12 @@ class Options:
     @property
     def state_index(self) -> bool:
         """Whether the index is state of the stream."""
-        return self.index.type == STATE
+        return self.index.is_state
+
+    @property
+    def appends(self) -> bool:
+        """Whether every record becomes a new row, without a look-up of its key (INSERT and BULK_INSERT)."""
+        return self.index.appends
 
     @property
     def stream_id(self) -> str:
@@ -171,9 +178,10 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
     time_fields, times = partition_times(r, generator, partitions, time_keys)
     partitions = split_kinds(partitions)[0]
     index = r.attempt(lambda: index_options(r), None, *INDEX_CHOICE)
-    schema = schema_options(r, records, state_index=index is None or index.type == STATE)
+    schema = schema_options(r, records, state_index=index is None or index.is_state)
     metadata = metadata_options(r, index.type if index is not None else "")
     services = service_options(r, index.type if index is not None else "")
+    operation = operation_options(r, index.type if index is not None else "")
     port = r.attempt(lambda: _either(r, "--status-port", "--metrics-port", r.opt_number), None)
     host = r.attempt(lambda: _either(r, "--status-host", "--metrics-host", r.opt_text), None)
     dead_letters = dead_letter_options(r, source_class, base_path)
@@ -193,6 +201,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
             key_generator=generator,
             merge_mode=merging,
         ),
+        operation=operation,
         run=read(
             RunOptions,
             r,

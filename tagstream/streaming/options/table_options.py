@@ -124,15 +124,14 @@ class TableOptions:
     operation: str = option(
         "hoodie.datasource.write.operation",
         Kind.CHOICE,
-        "What is done with the records. `INSERT_OVERWRITE` (with BLOOM, SIMPLE, their global forms or "
-        "BUCKET): each batch replaces all existing rows of its partitions; deletes have no effect.",
+        "What is done with the records. `INSERT`: each becomes a new row, without a look-up of its key, in small files "
+        "first. `BULK_INSERT`: the same, in new files. `INSERT_OVERWRITE` (with BLOOM, SIMPLE, their global forms or "
+        "BUCKET): each batch replaces all existing rows of its partitions. With these three, deletes have no effect.",
         default="UPSERT",
         flag="--op",
-        values={"UPSERT": "UPSERT", "INSERT_OVERWRITE": "INSERT_OVERWRITE"},
+        values={name: name for name in ("UPSERT", "INSERT", "BULK_INSERT", "INSERT_OVERWRITE")},
         refused_values=dict.fromkeys(
             (
-                "INSERT",
-                "BULK_INSERT",
                 "DELETE",
                 "DELETE_PARTITION",
                 "INSERT_OVERWRITE_TABLE",

@@ -36,7 +36,7 @@ from tagstream.table.table_version import listed_versions
 
 def check_order(options: Options, config: TableConfig, reads: FormatRules) -> None:
     """ConfigError where records may come out of order, and nothing says which of two records is newer."""
-    if config.deciding_fields:
+    if config.deciding_fields or (options.appends and not options.operation.combine):  # rows are not compared
         return
     own = {"dfs": "files", "frame": "rows of a DataFrame"}.get(options.source.kind)
     if own == "files" and config.raw:
