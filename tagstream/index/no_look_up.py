@@ -31,6 +31,6 @@ class NoLookUp(HoodieIndex):
         """It has no options."""
         return cls()
 
-    def tag_location(self, records: DataFrame, look: TableAsOf) -> DataFrame:
+    def tag_location(self, records: DataFrame, look: TableAsOf) -> DataFrame:  # noqa: ARG002
         """ValueError: an operation that appends has no locations."""
         raise ValueError("INSERT and BULK_INSERT look up no key")

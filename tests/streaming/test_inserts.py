@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -66,4 +68,50 @@ def test_every_record_becomes_a_row(tmp_path: Path, spark: SparkSession, version
     assert [metadata.operation for metadata in commits(case.table)] == ["INSERT"] * 4
     wrong = validate(HoodieTable.open(str(case.table)))
     assert all(" occurs " in text for text in wrong), wrong  # the same key in several rows is what was asked for
-    assert not list(case.table.rglob(".*.log.*")), "rows go to base files"
+    logs = [path for path in case.table.rglob(".*.log.*") if ".hoodie" not in path.relative_to(case.table).parts]
+    assert not logs, "rows go to base files"
+
+
+MODES = ("NONE", "GLOBAL_SORT", "PARTITION_SORT", "PARTITION_PATH_REPARTITION", "PARTITION_PATH_REPARTITION_AND_SORT")
+
+
+@pytest.mark.table_versions(6, 9, also=(8,))
+@pytest.mark.parametrize("table_type", TYPES)
+def test_a_bulk_insert_writes_new_files_only(
+    tmp_path: Path, spark: SparkSession, version: int, table_type: str
+) -> None:
+    case = insert_case(tmp_path, spark, table_type, "BULK_INSERT")
+    ev.write_files(EVENTS, case.source, PER_FILE)
+    case.run()
+    assert found_rows(case.table) == as_rows(EVENTS)
+    made = commits(case.table)
+    assert [metadata.operation for metadata in made] == ["BULK_INSERT"] * 4
+    stats = [stat for metadata in made for stats in metadata.stats.values() for stat in stats]
+    assert {stat.prev_commit for stat in stats} == {"null"}
+    assert len({stat.file_id for stat in stats}) == len(stats)
+    wrong = validate(HoodieTable.open(str(case.table)))
+    assert all(" occurs " in text for text in wrong), wrong
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_sort_mode_decides_the_order_of_rows(tmp_path: Path, spark: SparkSession, mode: str) -> None:
+    conf = {"hoodie.bulkinsert.sort.mode": mode, "hoodie.bulkinsert.shuffle.parallelism": "3"}
+    case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", {OPERATION: "BULK_INSERT", **conf})
+    ev.write_files(EVENTS, case.source, PER_FILE)
+    case.run("--source-limit", "1000000000")
+    assert found_rows(case.table) == as_rows(EVENTS)
+    (made,) = commits(case.table)
+    files = [pq.read_table(case.table / stat.path) for stats in made.stats.values() for stat in stats]
+    keys = {
+        path: [file.column("_hoodie_record_key").to_pylist() for file in files if file["part"][0].as_py() == path]
+        for path in made.stats
+    }
+    if mode in ("GLOBAL_SORT", "PARTITION_SORT"):
+        assert all(each == sorted(each) for lists in keys.values() for each in lists)
+    if mode == "GLOBAL_SORT":  # no two files of a partition overlap, and some partition has rows of two tasks
+        for lists in keys.values():
+            lists.sort()
+            assert all(one[-1] <= other[0] for one, other in pairwise(lists))
+        assert len(files) > len(keys)
+    if mode.startswith("PARTITION_PATH"):
+        assert len(files) == len(keys)

@@ -10,12 +10,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.state.decide import choose_winners, distinct_keys
 from tagstream.state.layout import OrderingKind
 from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_PARTITION, OP_INSERT
 from tagstream.state.tag_group import empty_stats
 from tagstream.streaming.batch.completed import without_lacking
 from tagstream.streaming.batch.located import bad_records, located_schema, located_table
-from tagstream.streaming.batch.tag import sorted_out
+from tagstream.streaming.batch.pull_tag import nothing_known
+from tagstream.streaming.batch.tag import sorted_out, tag_batch
+from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_IMAGE, FLAG_SKIPPED, FLAG_TRUNCATE
 from tagstream.table import chunks
 from tagstream.table.write.write_context import WriteProfile, assign
 
@@ -27,7 +30,7 @@ _ORDER = [(name, "ascending") for name in ("skey", "src", "pos_hi", "pos_lo")]
 
 
 def appendable(rows: pa.Table) -> tuple[pa.Table, pa.Table, dict[str, int]]:
-    """Split keyed records into those to write, in a fixed order, and bad ones; with the counts of a key group.
+    """Split keyed records into those to write and bad ones, both in the given order; with the counts of a key group.
 
     ``rows``: columns of ``KeyDecoder.keys``.
     """
@@ -41,7 +44,6 @@ def appendable(rows: pa.Table) -> tuple[pa.Table, pa.Table, dict[str, int]]:
     bad = pa.concat_tables([bad, lacking], promote_options="default")
     if (deletes | placeless).any():
         good = good.filter(pa.array(~(deletes | placeless)))
-    good = chunks.take(good, pc.sort_indices(good.select([name for name, _ in _ORDER]), sort_keys=_ORDER).to_numpy())
     counts = empty_stats() | {
         "records": good.num_rows + int(deletes.sum()),
         "inserts": good.num_rows,
@@ -60,6 +62,8 @@ def tag_appended(
     out = bad_records(label, bad, schema)
     if not good.num_rows:
         return out, counts
+    order = pc.sort_indices(good.select([name for name, _ in _ORDER]), sort_keys=_ORDER)
+    good = chunks.take(good, order.to_numpy())
     parts = pc.dictionary_encode(good.column("part")).combine_chunks()
     codes = parts.indices.to_numpy().astype(np.int32)
     slots, places = assign(codes, parts.dictionary.to_pylist(), profile.group_index(label), profile)
@@ -73,6 +77,33 @@ def tag_appended(
         "row": good.column("row"),
     }
     return pa.concat_tables([located_table(schema, good.num_rows, columns), out]), counts
+
+
+def newest_of_each_key(rows: pa.Table, ordering: OrderingKind) -> pa.Table:
+    """The keyed records of one key group without those that lose to a newer one of their key, in key order.
+
+    Bad and skipped records are kept, after the others.
+    """
+    flags = rows.column("flags").to_numpy()
+    aside = pa.array((flags & (FLAG_BAD | FLAG_SKIPPED | FLAG_IMAGE | FLAG_TRUNCATE)) != 0)
+    good, rest = rows.filter(pc.invert(aside)), rows.filter(aside)
+    if not good.num_rows:
+        return rest
+    batch = tag_batch(good.drop_columns(["absent"]) if "absent" in good.column_names else good, ordering)
+    keys = distinct_keys(batch)
+    winners = choose_winners(batch, keys, nothing_known(len(keys), ordering))
+    return pa.concat_tables([chunks.take(good, winners.row), rest])
+
+
+def one_place_each(written: pa.Table, *, by_partition: bool) -> pa.Table:
+    """The written rows with one row for each key, the last one: a record index has one place of a key.
+
+    ``written``: columns of ``index.base.WRITTEN_SCHEMA``. ``by_partition``: a key has a place in each partition.
+    """
+    names = ["partition_path", "record_key"] if by_partition else ["record_key"]
+    rows = written.append_column("row", pa.array(np.arange(written.num_rows)))
+    last = rows.group_by(names, use_threads=False).aggregate([("row", "max")]).column("row_max")
+    return written if len(last) == written.num_rows else written.take(last.combine_chunks().sort())
 
 
 def _placeless(rows: pa.Table) -> pa.Table:

@@ -186,9 +186,9 @@ class JobContext:
         return self.options.table.operation == WriteOperationType.INSERT_OVERWRITE
 
     @property
-    def appends(self) -> bool:
-        """Whether a batch only adds rows, without a look-up of their keys (``INSERT`` and ``BULK_INSERT``)."""
-        return self.options.appends
+    def bulk_inserts(self) -> bool:
+        """Whether a batch's rows go to new file groups, straight from the tasks that have them (``BULK_INSERT``)."""
+        return self.options.table.operation == WriteOperationType.BULK_INSERT
 
     @property
     def file_run(self) -> int:
@@ -251,9 +251,9 @@ class JobContext:
             instant,
             slots=self._slots(),
             records_per_new_file=files.records_per_new_file,
-            # No existing row is kept.
+            # No existing file gets rows.
             small_groups=None
-            if self.overwrites
+            if self.overwrites or self.bulk_inserts
             else self.history.sizes.pin(self.profiles, files, spark_batch.batch_id, self.run),
             write_tasks=shared_out(self.history.work, self.env.meta.shuffle_partitions),
             **self._expected_chains(spark_batch),

@@ -17,7 +17,7 @@ from rich.text import Text
 from tagstream.bootstrap.catch_up import plan_catch_up
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.bootstrap.plan import BootstrapPlan, plan_bootstrap
-from tagstream.index.registry import INDEX_TYPES, STATE
+from tagstream.index.registry import INDEX_TYPES
 from tagstream.state.checkpoint import INDEX, META_FILE, current_query_folder, is_unfinished, read_meta
 from tagstream.state.index_loads import read_marker
 from tagstream.state.layout import StateLayout

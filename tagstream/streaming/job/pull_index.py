@@ -63,10 +63,10 @@ def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
             LOCATED_SQL,
             _KEYED,
         )
-    if job.appends and not job.options.operation.combine:
+    if job.options.appends and not job.options.operation.combine:
         tag = partial(tag_appended, profile=profile, ordering=spec.ordering)
         return apply_in_arrow(rows.groupBy("kg"), _make_alone(tag, write_tasks), LOCATED_SQL, _KEYED)
-    if job.overwrites or job.appends:  # no existing row is kept, or none is looked up
+    if job.overwrites or job.options.appends:  # no existing row is kept, or none is looked up
         return apply_in_arrow(
             rows.groupBy("kg"),
             _make_alone(partial(tag_pulled, found=None, spec=spec), write_tasks),

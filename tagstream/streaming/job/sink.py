@@ -36,6 +36,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from tagstream.streaming.batch.added_keys import AddedKeys
+from tagstream.streaming.batch.append import one_place_each
 from tagstream.streaming.batch.changed_keys import remove_changed_key_rows
 from tagstream.streaming.batch.commit_record import CommitRecord
 from tagstream.streaming.batch.context import JobContext
@@ -46,6 +47,7 @@ from tagstream.streaming.batch.report import BatchReport
 from tagstream.streaming.batch.spark_checkpoint import SparkBatch, forget_old_plans, newest_batch, read_spark_batch
 from tagstream.streaming.batch.write import unpack_rows
 from tagstream.streaming.errors import BadRecordsError, StopRequested
+from tagstream.streaming.job.bulk_insert import bulk_stage, reads_twice
 from tagstream.streaming.job.commit import Outcome, begin, keys_added, publish, settle_depth
 from tagstream.streaming.job.pull_index import located_rows
 from tagstream.streaming.job.timeline_guard import TimelineGuard
@@ -248,6 +250,8 @@ class BatchSink:
         self._check_bad_records(outcome, spark_batch, instant)
         settle_depth(job, outcome.statuses, self._guard.roll_back)
         written = unpack_rows(outcome.written)
+        if job.options.appends and job.metadata is not None:
+            written = one_place_each(written, by_partition=job.metadata.by_partition)
         if job.env.index is not None and not job.env.index.update_in_tasks:
             job.env.index.update_location(without_moves(written), instant)
         if self._services is not None:
@@ -339,9 +343,11 @@ class BatchSink:
         job, index = self._job, self._job.env.index
         if index is None:
             return write_stage(job, rows, spark_batch.batch_id, instant, replay=replay)
-        if index.knows_absence or self._keeps_state:
+        if index.knows_absence or self._keeps_state or reads_twice(job):
             rows = rows.persist()
         try:
+            if job.bulk_inserts:
+                return bulk_stage(job, rows, spark_batch.batch_id, instant)
             return write_stage(job, located_rows(job, rows, instant), spark_batch.batch_id, instant, replay=replay)
         finally:
             index.end_batch()
