@@ -20,7 +20,7 @@ from tagstream.streaming.batch.pull_tag import nothing_known
 from tagstream.streaming.batch.tag import sorted_out, tag_batch
 from tagstream.streaming.source.decode.key_decoder import FLAG_BAD, FLAG_IMAGE, FLAG_SKIPPED, FLAG_TRUNCATE
 from tagstream.table import chunks
-from tagstream.table.write.write_context import WriteProfile, assign
+from tagstream.table.write.write_context import INT32, WriteProfile, assign
 
 _NO_PARTITION = (
     "it has no partition path: an operation that looks up no key (hoodie.datasource.write.operation) needs one"
@@ -54,9 +54,12 @@ def appendable(rows: pa.Table) -> tuple[pa.Table, pa.Table, dict[str, int]]:
 
 
 def tag_appended(
-    label: int, rows: pa.Table, profile: WriteProfile, ordering: OrderingKind
+    label: int, rows: pa.Table, profile: WriteProfile, ordering: OrderingKind, *, keeps_duplicates: bool = True
 ) -> tuple[pa.Table, dict[str, int]]:
-    """Locate the keyed records of one key group. Returns its located records, the bad ones included, and its counts."""
+    """Locate the keyed records of one key group. Returns its located records, the bad ones included, and its counts.
+
+    ``keeps_duplicates`` False: of several records of a key in one existing file only the last is written, as by Hudi.
+    """
     good, bad, counts = appendable(rows)
     schema = located_schema(ordering, rows.schema.field("row").type)
     out = bad_records(label, bad, schema)
@@ -76,7 +79,25 @@ def tag_appended(
         "ord": good.column("ord"),
         "row": good.column("row"),
     }
-    return pa.concat_tables([located_table(schema, good.num_rows, columns), out]), counts
+    located = located_table(schema, good.num_rows, columns)
+    if not keeps_duplicates:
+        located = located.filter(_last_in_small_files(good, slots, places, profile))
+        counts |= {"inserts": located.num_rows, "superseded": good.num_rows - located.num_rows}
+    return pa.concat_tables([located, out]), counts
+
+
+def _last_in_small_files(
+    good: pa.Table, slots: INT32, places: list[tuple[str, str]], profile: WriteProfile
+) -> pa.Array:
+    """Mask of the records that no later one of their key follows in the same small file. ``good``: in key order."""
+    small = profile.small_files_of({path for path, _ in places})
+    ids = {(path, file.file_id) for path, files in small.items() for file in files}
+    is_small = np.array([place in ids for place in places], np.bool_)[slots]
+    codes = pc.dictionary_encode(good.column("skey")).combine_chunks().indices.to_numpy().astype(np.int64)
+    both = codes * len(places) + slots
+    last = np.zeros(len(both), np.bool_)
+    last[len(both) - 1 - np.unique(both[::-1], return_index=True)[1]] = True
+    return pa.array(last | ~is_small)
 
 
 def newest_of_each_key(rows: pa.Table, ordering: OrderingKind) -> pa.Table:

@@ -28,6 +28,7 @@ from tagstream.streaming.job.preflight import Ready, check_start, stream_problem
 from tagstream.streaming.job.schema_match import waits_for_records
 from tagstream.streaming.job.session import spark_needs
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.recovery.append_guard import append_problem
 from tagstream.streaming.recovery.cover import is_as_asked
 from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
@@ -189,6 +190,11 @@ def _decide(
         step = next_step(place, table, timeline, state, taken)
     except IndexCoverageError as e:
         return f"end with an error: {e}", False
+    new = state.query_id is None or state.planned is None
+    stream_id = options.stream_id or ""
+    doubled = append_problem(options, table, timeline, step, stream_id=stream_id, new=new)
+    if doubled is not None:
+        return f"end with an error: {doubled}", False
     if options.appends and step.kind not in ("retire", "reread"):
         return f"{then}; {options.table.operation} looks up no key", True
     if pull and step.kind not in ("retire", "reread"):
@@ -198,7 +204,6 @@ def _decide(
             else ", and it is filled where it lacks some of them"
         )
         return f"{then}; the {options.index.type} index is asked in each batch where the keys are{own}", True
-    new = state.query_id is None or state.planned is None
     if step.kind == "nothing" and taken is not None and new and not is_as_asked(layout, options, taken.index_load):
         step = CoverStep("load", "the index was loaded with other options")
     if step.kind == "nothing":

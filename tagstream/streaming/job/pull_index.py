@@ -64,7 +64,8 @@ def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
             _KEYED,
         )
     if job.options.appends and not job.options.operation.combine:
-        tag = partial(tag_appended, profile=profile, ordering=spec.ordering)
+        keeps = job.options.operation.keeps_duplicates
+        tag = partial(tag_appended, profile=profile, ordering=spec.ordering, keeps_duplicates=keeps)
         return apply_in_arrow(rows.groupBy("kg"), _make_alone(tag, write_tasks), LOCATED_SQL, _KEYED)
     if job.overwrites or job.options.appends:  # no existing row is kept, or none is looked up
         return apply_in_arrow(

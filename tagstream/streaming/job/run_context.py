@@ -86,7 +86,7 @@ def make_context(
         options.writer,
         inserts_to_base_files=base_only,
         groups_begin_with_base_files=inserts == "first",
-        compare_ordering=index is not None and not index.knows_ordering,
+        compare_ordering=index is not None and not (index.knows_ordering and _knows_rows(options)),
         drops_columns=options.schema.missing == "drop",
         keeps_duplicates=options.appends and options.operation.keeps_duplicates,
     )
@@ -120,6 +120,11 @@ def make_context(
             prefix=_file_prefix(meta.stream_id) if lease.is_shared else "",
         ),
     )
+
+
+def _knows_rows(options: Options) -> bool:
+    """Whether the tag step has compared the rows that are written with the table's."""
+    return not options.appends or options.operation.keeps_duplicates  # which compares none
 
 
 def _file_prefix(stream_id: str) -> str:
