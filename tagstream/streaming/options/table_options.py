@@ -125,14 +125,14 @@ class TableOptions:
         "hoodie.datasource.write.operation",
         Kind.CHOICE,
         "What is done with the records. `INSERT`: each becomes a new row, without a look-up of its key, in small files "
-        "first. `BULK_INSERT`: the same, in new files. `INSERT_OVERWRITE` (with BLOOM, SIMPLE, their global forms or "
-        "BUCKET): each batch replaces all existing rows of its partitions. With these three, deletes have no effect.",
+        "first. `BULK_INSERT`: the same, in new files. `DELETE`: each deletes the row of its key, whatever its ordering "
+        "value is, and needs only the key fields. `INSERT_OVERWRITE` (with BLOOM, SIMPLE, their global forms or "
+        "BUCKET): each batch replaces all existing rows of its partitions. With inserts, deletes have no effect.",
         default="UPSERT",
         flag="--op",
-        values={name: name for name in ("UPSERT", "INSERT", "BULK_INSERT", "INSERT_OVERWRITE")},
+        values={name: name for name in ("UPSERT", "INSERT", "BULK_INSERT", "DELETE", "INSERT_OVERWRITE")},
         refused_values=dict.fromkeys(
             (
-                "DELETE",
                 "DELETE_PARTITION",
                 "INSERT_OVERWRITE_TABLE",
                 "BOOTSTRAP",
