@@ -9,7 +9,6 @@ A state key identifies a row for the index: ``GLOBAL_KEY + key`` or ``PARTITIONE
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -319,8 +318,10 @@ class _RowOrder:
 
 def _deletes(events: Events) -> Events:
     """The same events as deletes of their keys. A skipped one changes no row, and a truncate is skipped."""
-    none = dict.fromkeys(("ordering", "absent", "old_keys", "key_changed", "new_keys", "keeps_place", "truncates"))
-    return replace(events, deleted=~events.skipped, **none)
+    return Events(
+        events.batch, events.rows, events.reason, ~events.skipped, events.by_key, events.skipped, events.keys,
+        lines=events.lines,
+    )  # fmt: skip
 
 
 def _heads(generator: KeyGenerator, ordering_fields: Sequence[str]) -> list[str]:
