@@ -33,6 +33,7 @@ from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import key_group_label
 from tagstream.table.read.snapshot import key_reader, lookup_slice
 from tagstream.table.timeline.commit_metadata import WriteStatus
+from tagstream.table.timeline.operation import WriteOperationType
 
 _KEYED = pa.schema([("kg", pa.int32()), ("rows", pa.binary())])
 _LOCATED = pa.schema([("lane", pa.int32()), ("rows", pa.binary()), ("status", pa.string())])
@@ -88,6 +89,8 @@ def replaced_groups(job: JobContext, statuses: Sequence[WriteStatus]) -> dict[st
         return {}
     view = job.table.view(job.history.timeline)
     touched = sorted({status.stat.partition_path for status in statuses})
+    if job.options.table.operation == WriteOperationType.INSERT_OVERWRITE_TABLE:
+        touched = sorted(view.partitions())
     found = {p: tuple(s.file_id for s in view.latest_merged_slices(p)) for p in touched}
     return {partition: ids for partition, ids in found.items() if ids}
 

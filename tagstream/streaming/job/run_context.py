@@ -37,7 +37,7 @@ from tagstream.table.locks.lock import TableLock
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import Storage
-from tagstream.table.timeline.operation import WriteOperationType
+from tagstream.table.timeline.operation import OVERWRITES
 
 _BASE_INSERTS = "tagstream.inserts.to.base.files"
 LOG = logging.getLogger("tagstream")
@@ -67,9 +67,7 @@ def make_context(
     run = claim_run(checkpoint, owner)
     index = make_index(options.index, table.config.record_key_fields)
     inserts = (
-        "true"
-        if options.appends or options.table.operation == WriteOperationType.INSERT_OVERWRITE
-        else inserts_to_base_files(options, table)
+        "true" if options.appends or options.table.operation in OVERWRITES else inserts_to_base_files(options, table)
     )
     base_only = inserts == "true" or (index is not None and not index.can_index_log_files)
     local_root = options.state.local_dir or spark.conf.get("spark.local.dir", "/tmp") or "/tmp"

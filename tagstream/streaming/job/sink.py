@@ -60,6 +60,7 @@ from tagstream.table.services.failed_writes import sweep_copies
 from tagstream.table.steps import Step
 from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
 from tagstream.table.timeline.instant import Instant
+from tagstream.table.timeline.operation import WriteOperationType
 from tagstream.table.write import commit as protocol
 
 LOG = logging.getLogger("tagstream")
@@ -170,6 +171,10 @@ class BatchSink:
         job.env.crash.reach(Step.COMMIT_LOG, batch_id - 1)  # Spark logs a batch before it begins the next
         if job.env.stop.requested:
             raise StopRequested(f"stopped by {job.env.stop.signal_name} before batch {batch_id} began")
+        if self.committed and job.options.table.operation == WriteOperationType.INSERT_OVERWRITE_TABLE:
+            raise StopRequested(
+                f"batch {batch_id - 1} replaced the table, and records have come since: the next start replaces it by them"
+            )
         started = time.monotonic()
         job.hooks.step("checking the timeline", batch_id)
         spark_batch, found = self._guard.before_batch(

@@ -15,6 +15,7 @@ from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.table_config import split_kinds
 from tagstream.table.option_fields import derived, option, read
 from tagstream.table.table_version import TableVersion
+from tagstream.table.timeline.operation import OVERWRITES
 
 _MOVES = {
     "GLOBAL_BLOOM": "hoodie.bloom.index.update.partition.path",
@@ -62,7 +63,7 @@ def index_options(r: Resolved) -> IndexOptions:
             raise ConfigError(
                 f"--bootstrap-only loads the state index, but {kind} finds its keys in the table: remove the flag"
             )
-    overwrite = r.text("hoodie.datasource.write.operation") == "INSERT_OVERWRITE"
+    overwrite = r.text("hoodie.datasource.write.operation") in OVERWRITES
     if overwrite and (
         kind in (STATE, "RECORD_INDEX", "RECORD_LEVEL_INDEX") or not INDEX_TYPES[kind].is_implicit_with_storage
     ):
@@ -287,7 +288,7 @@ def metadata_options(r: Resolved, index_type: str) -> MetadataOptions:
         r.problems.append(Problem(text, r.entries[f"{_PREFIX}enable"]))
     by_partition = _by_partition(r, index_type)
     form = "record.level" if by_partition else "global.record.level"
-    overwrites = r.text("hoodie.datasource.write.operation") == "INSERT_OVERWRITE"
+    overwrites = r.text("hoodie.datasource.write.operation") in OVERWRITES
     is_global = INDEX_TYPES[index_type].is_global if index_type in INDEX_TYPES else r.flag("index.global.enabled")
     asked = not overwrites and r.flag(f"{_PREFIX}{form}.index.enable")
     if asked:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tagstream.index.registry import STATE
-from tagstream.streaming.options.resolve import Resolved
+from tagstream.streaming.options.resolve import Problem, Resolved
 from tagstream.table.config import Kind
 from tagstream.table.errors import ConfigError
 from tagstream.table.option_fields import names_of, option, read
@@ -89,6 +89,29 @@ def operation_options(r: Resolved, index_type: str) -> OperationOptions:
     if index_type not in ("", STATE):
         r.warnings.append(f"{r.said('hoodie.index.type')}: {operation} looks up no key")
     return read(OperationOptions, r)
+
+
+def check_whole_table(r: Resolved, source: str) -> None:
+    """Note why a run cannot replace the table: INSERT_OVERWRITE_TABLE needs a run of one batch. ``source``: its kind."""
+    if r.text(OPERATION) != WriteOperationType.INSERT_OVERWRITE_TABLE:
+        return
+    why = None
+    if r.flag("--continuous"):
+        why = (
+            "with --continuous each batch would replace the rows of the one before; remove the flag: a run then replaces "
+            "the table once, by all records that the source has"
+        )
+    elif source == "frame":
+        why = (
+            "a DataFrame decides itself what a batch is, and each batch would replace the rows of the one before; write "
+            "its rows to files, and use a job or `tagstream table insert-overwrite --all`"
+        )
+    elif r.flag("--bootstrap-only"):
+        why = "--bootstrap-only writes no rows; remove one of the two"
+    elif "--source-limit" in r.values:
+        why = f"all records of a run are one batch, which {r.said('--source-limit')} would divide; remove the limit"
+    if why is not None:
+        r.problems.append(Problem(f"{r.said(OPERATION)}: {why}", r.entries.get(OPERATION)))
 
 
 def check_appends(r: Resolved, index_type: str) -> bool:

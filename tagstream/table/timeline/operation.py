@@ -33,6 +33,8 @@ WITHOUT_CHANGES: Final = frozenset({
 })  # fmt: skip
 # What a stream appends with: no key is looked up, and no row is updated or deleted.
 APPENDS: Final = frozenset({WriteOperationType.INSERT, WriteOperationType.BULK_INSERT})
+# Rows of whole partitions, or of the table, are replaced.
+OVERWRITES: Final = frozenset({WriteOperationType.INSERT_OVERWRITE, WriteOperationType.INSERT_OVERWRITE_TABLE})
 DELETES: Final = frozenset({WriteOperationType.DELETE, WriteOperationType.DELETE_PREPPED})
 # Rows came, and none was updated or deleted.
 INSERTS: Final = frozenset({
