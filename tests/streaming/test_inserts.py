@@ -233,3 +233,21 @@ def test_what_cannot_be_appended_is_refused_by_name(
     case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", {OPERATION: "INSERT", **conf})
     with pytest.raises(ConfigError, match=why):
         load_options(case.arguments())
+
+
+@pytest.mark.parametrize("mode", ["NONE", "GLOBAL_SORT"])
+def test_a_bulk_insert_divides_rows_into_files_of_the_right_size(
+    tmp_path: Path, spark: SparkSession, mode: str
+) -> None:
+    """The size of a row is measured, whatever the estimate is."""
+    limit = 100_000
+    rng = random.Random(3)
+    events = [ev.Event(f"k{i}", f"p{i % 2}", i, name=rng.randbytes(200).hex()) for i in range(4_000)]
+    conf = {"hoodie.parquet.max.file.size": str(limit), "hoodie.bulkinsert.sort.mode": mode}
+    case = StreamCase(tmp_path, spark, "COPY_ON_WRITE", {OPERATION: "BULK_INSERT", **conf})
+    ev.write_files(events, case.source, 4_000)
+    case.run()
+    assert found_rows(case.table) == as_rows(events)
+    sizes = [stat.file_size for stat in commits(case.table)[0].all_stats()]
+    assert max(sizes) < 1.1 * limit
+    assert len(sizes) <= sum(sizes) / limit * 1.4 + 4, "and not many more files than needed"

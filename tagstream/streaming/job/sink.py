@@ -348,7 +348,9 @@ class BatchSink:
         job, index = self._job, self._job.env.index
         if index is None:
             return write_stage(job, rows, spark_batch.batch_id, instant, replay=replay)
-        if index.knows_absence or self._keeps_state or reads_twice(job):
+        # Other code made the rows of a DataFrame: read again, those of one key may come in another order.
+        again = reads_twice(job) or (self._of_rows and job.options.appends)
+        if index.knows_absence or self._keeps_state or again:
             rows = rows.persist()
         try:
             if job.bulk_inserts:
