@@ -25,6 +25,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.validate import validate
 from tagstream.table.services.validate_metadata import validate_metadata
 from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tests.streaming.job.frame_case import FrameCase
 from tests.streaming.stream_case import UNSET, StreamCase, now_ms
 from tests.support import events as ev
 from tests.support.hudi_rs import read_table
@@ -251,3 +252,15 @@ def test_a_bulk_insert_divides_rows_into_files_of_the_right_size(
     sizes = [stat.file_size for stat in commits(case.table)[0].all_stats()]
     assert max(sizes) < 1.1 * limit
     assert len(sizes) <= sum(sizes) / limit * 1.4 + 4, "and not many more files than needed"
+
+
+@pytest.mark.parametrize("operation", ["INSERT", "BULK_INSERT"])
+def test_rows_of_a_dataframe_are_appended(tmp_path: Path, spark: SparkSession, operation: str) -> None:
+    case = FrameCase(tmp_path, spark, {OPERATION: operation})
+    ev.write_files(EVENTS[: 2 * PER_FILE], case.source, PER_FILE)
+    case.run()
+    ev.write_files(EVENTS[2 * PER_FILE : 3 * PER_FILE], case.source, PER_FILE, first=2)
+    case.run()
+    found = read_table(case.table, meta_columns=False).select(ev.ARROW_SCHEMA.names[:-1])
+    expected = Counter(tuple(event.row().values())[:-1] for event in EVENTS[: 3 * PER_FILE] if not event.deleted)
+    assert Counter(zip(*(column.to_pylist() for column in found.columns), strict=True)) == expected
