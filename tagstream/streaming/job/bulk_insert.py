@@ -33,9 +33,14 @@ _KEYED = pa.schema([("kg", pa.int32()), ("rows", pa.binary())])
 _WITHOUT_SHUFFLE = (BulkInsertSortMode.NONE, BulkInsertSortMode.PARTITION_SORT)
 
 
-def reads_twice(job: JobContext) -> bool:
-    """Whether a batch's records are read by two actions: a global sort takes a sample of them first."""
-    return job.bulk_inserts and job.options.operation.sort_mode is BulkInsertSortMode.GLOBAL_SORT
+def keeps_records(job: JobContext) -> bool:
+    """Whether the records of a batch that appends must be kept until its files are written.
+
+    A global sort takes a sample of them first. Other code made the rows of a DataFrame: if Spark made them again, those of
+    one key might come in another order.
+    """
+    samples = job.bulk_inserts and job.options.operation.sort_mode is BulkInsertSortMode.GLOBAL_SORT
+    return samples or (job.options.appends and job.options.source.kind == "frame")
 
 
 def bulk_stage(job: JobContext, rows: DataFrame, batch_id: int, instant: str) -> Outcome:

@@ -47,7 +47,7 @@ from tagstream.streaming.batch.report import BatchReport
 from tagstream.streaming.batch.spark_checkpoint import SparkBatch, forget_old_plans, newest_batch, read_spark_batch
 from tagstream.streaming.batch.write import unpack_rows
 from tagstream.streaming.errors import BadRecordsError, StopRequested
-from tagstream.streaming.job.bulk_insert import bulk_stage, reads_twice
+from tagstream.streaming.job.bulk_insert import bulk_stage, keeps_records
 from tagstream.streaming.job.commit import Outcome, begin, keys_added, publish, settle_depth
 from tagstream.streaming.job.pull_index import located_rows
 from tagstream.streaming.job.timeline_guard import TimelineGuard
@@ -348,9 +348,7 @@ class BatchSink:
         job, index = self._job, self._job.env.index
         if index is None:
             return write_stage(job, rows, spark_batch.batch_id, instant, replay=replay)
-        # Other code made the rows of a DataFrame: read again, those of one key may come in another order.
-        again = reads_twice(job) or (self._of_rows and job.options.appends)
-        if index.knows_absence or self._keeps_state or again:
+        if index.knows_absence or self._keeps_state or keeps_records(job):
             rows = rows.persist()
         try:
             if job.bulk_inserts:

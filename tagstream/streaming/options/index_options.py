@@ -15,7 +15,7 @@ from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.table_config import split_kinds
 from tagstream.table.option_fields import derived, option, read
 from tagstream.table.table_version import TableVersion
-from tagstream.table.timeline.operation import OVERWRITES
+from tagstream.table.timeline.operation import APPENDS, OVERWRITES
 
 _MOVES = {
     "GLOBAL_BLOOM": "hoodie.bloom.index.update.partition.path",
@@ -105,7 +105,9 @@ def given(r: Resolved, name: str) -> bool:
 
 def index_warnings(r: Resolved, source_format: SourceFormat) -> list[str]:
     """Warnings for the user about the chosen index. ``source_format``: the format of the records."""
-    warnings = []
+    warnings: list[str] = []
+    if r.text("hoodie.datasource.write.operation") in APPENDS:  # no index is used
+        return warnings
     kind = _type(r)
     by_partition = not (r.flag("index.global.enabled") if kind == STATE else INDEX_TYPES[kind].is_global)
     fields = split_kinds(r.texts("hoodie.datasource.write.partitionpath.field"))[0]
