@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyspark import TaskContext
 
 from tagstream.index.base import WRITTEN_SCHEMA
@@ -39,7 +38,7 @@ from tagstream.streaming.options.operation_options import BulkInsertSortMode
 from tagstream.streaming.source.decode.key_decoder import record_keys
 from tagstream.streaming.source.packed import Codes, empty_rows, pack, split, unpack
 from tagstream.table import chunks
-from tagstream.table.file_group.parquet_options import base_file_options
+from tagstream.table.file_group.base_file import encoded_bytes
 from tagstream.table.steps import Step
 from tagstream.table.storage.storage import at_once
 from tagstream.table.timeline.commit_metadata import WriteStatus
@@ -153,11 +152,8 @@ def _files(spec: BulkSpec, good: pa.Table, keys: pa.Array, mine: Codes, path: st
     some = mine[start : start + _SAMPLED_ROWS]
     op = np.full(good.num_rows, OP_INSERT, np.int8)
     (rows,) = _file_rows(spec.write, good, keys, op, some, path, 0, context, "0" * 80, batch_rows=len(some))
-    sink = pa.BufferOutputStream()
-    options = base_file_options(spec.write.options.codec, rows, whole=True)
-    with pq.ParquetWriter(sink, rows.schema, **options) as writer:
-        writer.write_table(rows)
-    return max(1, -(-int(sink.tell() / len(some) * len(mine)) // spec.max_file_bytes))
+    row_bytes = encoded_bytes(rows, spec.write.options.codec) / len(some)
+    return max(1, -(-int(row_bytes * len(mine)) // spec.max_file_bytes))
 
 
 def _file_rows(

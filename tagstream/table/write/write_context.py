@@ -42,7 +42,7 @@ class WriterOptions:
     old and new rows and keeps the greater. ``range_columns``: columns whose least and greatest value is in each file's
     status. ``returns_bloom``: whether a base file's bloom filter is in its status. Both are for the metadata table.
     ``drops_columns``: columns of the previous file that the schema lacks are left out. ``keeps_duplicates``: rows are
-    added to a base file without a comparison of keys (Hudi's ``HoodieConcatHandle``).
+    added to a base file without a comparison of keys, as by Hudi's concat handle.
     """
 
     codec: str = option(
