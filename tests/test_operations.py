@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+import tagstream
 from tagstream.streaming.options.cli import load_options
 from tests.support.dist import build
 from tests.support.kafka_broker import free_ports
@@ -35,6 +39,28 @@ def test_a_cluster_runs_what_make_dist_made(clone: Path) -> None:
     read = run(blocks()[2], clone, "read")
     shown = [line.split()[1:] for line in read.splitlines() if " o-" in line]
     assert sorted(shown) == [["o-1", "2026-01-06", "9", "sent"], ["o-3", "2026-01-06", "8", "new"]]
+
+
+@pytest.mark.extended("a bulk load, an index load and a stream, in a Spark each")
+@pytest.mark.spark
+def test_a_bulk_insert_and_then_the_stream(clone: Path) -> None:
+    """The page's commands: the stream updates and deletes rows of the load, and adds one."""
+    (block,) = [block for block in blocks(PAGE) if "--op BULK_INSERT" in block]
+    loaded = [{"id": f"o-{i}", "day": f"2026-01-0{i % 3 + 1}", "ts": i, "state": "loaded"} for i in range(1_000)]
+    (clone / "out" / "export").mkdir(parents=True)
+    (clone / "out" / "orders-in").mkdir()
+    for first in (0, 500):
+        pq.write_table(pa.Table.from_pylist(loaded[first : first + 500]), clone / "out" / "export" / f"{first}.parquet")
+    changed = {**loaded[1], "ts": 2_000, "state": "sent"}
+    changes = [changed, {"id": "o-2", "ts": 2_001, "_hoodie_is_deleted": True}, {**changed, "id": "o-new"}]
+    (clone / "out" / "orders-in" / "1.json").write_text("".join(json.dumps(row) + "\n" for row in changes))
+    told = run(block, clone, "load")
+    assert "index loaded" in told and "1,000 keys" in told
+    found = (
+        tagstream.open_table(clone / "out" / "orders").scan(columns=["id", "day", "ts", "state"]).to_arrow().to_pylist()
+    )
+    expected = {row["id"]: row for row in [*loaded, changed, {**changed, "id": "o-new"}] if row["id"] != "o-2"}
+    assert sorted(found, key=lambda row: row["id"]) == sorted(expected.values(), key=lambda row: row["id"])
 
 
 def arguments(name: str) -> list[str]:

@@ -45,6 +45,7 @@ ELSEWHERE = [
     (OPERATIONS, "/opt/tagstream/venv", "tests/test_operations.py"),
     (OPERATIONS, "docker build", "tests/test_operations.py"),
     (OPERATIONS, "spark://127.0.0.1:7077", "tests/test_operations.py"),
+    (OPERATIONS, "--op BULK_INSERT", "tests/test_operations.py"),
     (OPERATIONS, "STORE=hdfs", "tests/drills/test_cluster_on_stores.py"),
     (OPERATIONS, "--deploy-mode cluster", "tests/streaming/test_cluster_mode.py"),
     (SERVICES, "create table if not exists", "tests/interop/test_services_page.py"),

@@ -9,6 +9,7 @@ from tagstream.index.bloom import BloomIndex, BloomIndexOptions, GlobalBloomInde
 from tagstream.index.bucket import BucketIndex
 from tagstream.index.hbase_index import HbaseIndex
 from tagstream.index.hbase_options import MAX_ROW_BYTES, HbaseOptions
+from tagstream.index.no_look_up import NoLookUp
 from tagstream.index.record_index import GlobalRecordLevelIndex, RecordLevelIndex
 from tagstream.index.simple import GlobalSimpleIndex, InMemoryIndex, SimpleIndex
 from tagstream.table.config import ConfigKey, Kind
@@ -43,7 +44,8 @@ _MOVES = (
 
 @dataclass(frozen=True)
 class IndexOptions:
-    """The user's options. ``update_partition_path`` None: the default of the index."""
+    """The user's options. ``update_partition_path`` None: the default of the index. ``overwrite``: batches replace rows.
+    ``appends``: batches only add rows, so no key is looked up, whatever the type is."""
 
     type: str = derived(
         ConfigKey(
@@ -129,19 +131,20 @@ class IndexOptions:
         section=_INDEX,
     )
     overwrite: bool = False
+    appends: bool = False
     hbase: HbaseOptions | None = None
     rebalanced: bool = False
 
     @property
     def is_state(self) -> bool:
-        """Whether it is the state index."""
-        return self.type == STATE
+        """Whether the stream keeps the state index."""
+        return self.type == STATE and not self.appends
 
     @property
     def moves(self) -> bool:
         """Whether a row whose partition field changes moves to its new partition, if the index is a global one."""
         said = self.update_partition_path if self.hbase is None else self.hbase.update_partition_path
-        return (self.is_state or INDEX_TYPES[self.type].moves_by_default) if said is None else said
+        return (self.type == STATE or INDEX_TYPES[self.type].moves_by_default) if said is None else said
 
     @property
     def longest_key(self) -> int | None:
@@ -162,7 +165,9 @@ def type_of_class(name: str) -> str:
 
 
 def make_index(options: IndexOptions, record_key_fields: tuple[str, ...]) -> HoodieIndex | None:
-    """The wanted pull-type index; None for the state index. ConfigError names a missing option."""
+    """The wanted pull-type index, or none for appends; None for the state index. ConfigError names a missing option."""
+    if options.appends:
+        return NoLookUp()
     if options.is_state:
         return None
     index = INDEX_TYPES.get(options.type)

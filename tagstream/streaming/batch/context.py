@@ -43,7 +43,7 @@ from tagstream.table.storage.opening import private
 from tagstream.table.storage.storage import Storage, create
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import REPLACE_COMMIT
-from tagstream.table.timeline.operation import WriteOperationType
+from tagstream.table.timeline.operation import OVERWRITES, WriteOperationType
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.commit import WRITER_KEY
 from tagstream.table.write.write_context import WriteProfile, WriterOptions
@@ -182,8 +182,15 @@ class JobContext:
 
     @property
     def overwrites(self) -> bool:
-        """Whether a batch replaces all rows of the partitions that it writes to (``INSERT_OVERWRITE``)."""
-        return self.options.table.operation == WriteOperationType.INSERT_OVERWRITE
+        """Whether a batch replaces all rows of the partitions that it writes to (``INSERT_OVERWRITE``), or of the table
+        (``INSERT_OVERWRITE_TABLE``).
+        """
+        return self.options.table.operation in OVERWRITES
+
+    @property
+    def bulk_inserts(self) -> bool:
+        """Whether a batch's rows go to new file groups, straight from the tasks that have them (``BULK_INSERT``)."""
+        return self.options.table.operation == WriteOperationType.BULK_INSERT
 
     @property
     def file_run(self) -> int:
@@ -246,9 +253,9 @@ class JobContext:
             instant,
             slots=self._slots(),
             records_per_new_file=files.records_per_new_file,
-            # No existing row is kept.
+            # No existing file gets rows.
             small_groups=None
-            if self.overwrites
+            if self.overwrites or self.bulk_inserts
             else self.history.sizes.pin(self.profiles, files, spark_batch.batch_id, self.run),
             write_tasks=shared_out(self.history.work, self.env.meta.shuffle_partitions),
             **self._expected_chains(spark_batch),

@@ -8,7 +8,7 @@ removed the delete.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -137,16 +137,11 @@ def _tag_computed(
     """Tag with computed locations. Whether a row exists is found out when the file is merged or read."""
     assert spec.locate is not None
     n = len(names)
-    nothing = np.zeros(n, np.bool_)
-    zeros = np.zeros(n, np.int64)
-    values: npt.NDArray[Any] = np.full(n, b"", object) if has_bytes(spec.ordering) else zeros
-    unknown = Records(
-        zeros.astype(np.uint32), zeros, zeros.astype(np.uint32), np.full(n, ORDERING_UNKNOWN, np.uint8), values
-    )
-    winners = choose_winners(batch, keys, Known(nothing, nothing, unknown))
+    nothing = nothing_known(n, spec.ordering)
+    winners = choose_winners(batch, keys, nothing)
     partitions = pa.array(batch.partitions[winners.row], pa.string())
     file_ids, exists = spec.locate(record_keys(pa.array(names, pa.binary())), partitions)
-    live = Known(exists, exists, unknown)
+    live = replace(nothing, stored=exists, found=exists)
     decision = decide(batch, winners, live, np.ones(n, np.bool_))
     pairs = pa.table({"p": partitions, "f": file_ids})
     groups = pairs.group_by(["p", "f"], use_threads=False).aggregate([])
@@ -155,6 +150,16 @@ def _tag_computed(
     at = code.to_numpy(zero_copy_only=False).astype(np.int64)
     counts = _counts(len(batch), decision)
     return _rows(good, names, winners, decision, at, at, places, spec), counts
+
+
+def nothing_known(keys: int, ordering: OrderingKind) -> Known:
+    """What is known of so many keys where nothing is looked up."""
+    nothing, zeros = np.zeros(keys, np.bool_), np.zeros(keys, np.int64)
+    values: npt.NDArray[Any] = np.full(keys, b"", object) if has_bytes(ordering) else zeros
+    unknown = Records(
+        zeros.astype(np.uint32), zeros, zeros.astype(np.uint32), np.full(keys, ORDERING_UNKNOWN, np.uint8), values
+    )
+    return Known(nothing, nothing, unknown)
 
 
 def _state_keys(found: pa.Table, spec: PullSpec) -> pa.Array:

@@ -6,7 +6,8 @@ On a terminal the index load is shown as a progress bar. Otherwise each tenth of
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Group, RenderableType
@@ -15,6 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tagstream.bootstrap.report import BootstrapProgress
+from tagstream.table.timeline.commit_metadata import WriteStatus
 
 # Each record that was read is counted under exactly one of these, so their sum is `records`.
 KINDS = (
@@ -63,6 +65,33 @@ class BatchReport:
     def rate(self) -> float:
         """Records a second."""
         return self.records / self.seconds if self.seconds > 0 else 0.0
+
+
+def report_of(
+    batch_id: int,
+    instant: str,
+    counts: Counter[str],
+    statuses: Sequence[WriteStatus],
+    phases: Mapping[str, float] | None = None,
+) -> BatchReport:
+    """The report of a batch by its ``counts`` of records and its write statuses. Its time and its index are not known
+    yet.
+    """
+    return BatchReport(
+        batch_id=batch_id,
+        instant=instant,
+        replayed=False,
+        records=counts["records"] + counts["quarantined"] + counts["skipped"],
+        **{kind: counts[kind] for kind in KINDS},
+        files=len(statuses),
+        bytes=sum(s.stat.total_write_bytes for s in statuses),
+        seconds=0.0,
+        phases=phases or {},
+        index_keys=0,
+        index_tombstones=0,
+        index_bytes=0,
+        lag=None,
+    )
 
 
 @dataclass

@@ -169,11 +169,16 @@ def _write_rows(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -
     is_bad = rows["op"].to_numpy() == OP_BAD
     if is_bad.any():
         bad, rows = rows.filter(pa.array(is_bad)), rows.filter(pa.array(~is_bad))
-        path = write_quarantine(spec.quarantine, spec.batch_id, partition, _bad_rows(bad, spec.topic))
-        out.append((QUARANTINE_STATUS, json.dumps({"path": path, "records": bad.num_rows})))
+        out.append(quarantined(spec, bad, partition))
     if rows.num_rows and not spec.replay:
         out += write_files(spec, rows, partition, attempt)
     return out
+
+
+def quarantined(spec: WriteSpec, bad: pa.Table, partition: int) -> tuple[str, str]:
+    """Write located bad records to the quarantine. Returns the pair for the driver. ``partition``: of the task."""
+    path = write_quarantine(spec.quarantine, spec.batch_id, partition, _bad_rows(bad, spec.topic))
+    return QUARANTINE_STATUS, json.dumps({"path": path, "records": bad.num_rows})
 
 
 def write_files(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -> list[tuple[str, str]]:
@@ -196,23 +201,13 @@ def write_files(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -
     gone = _by_code(np.flatnonzero((op == OP_DELETE) | (op == OP_DELETE_NATURAL)), code)
     keys = record_keys(rows["skey"].combine_chunks())
     deletes = _deletes(spec.decode, rows, keys, gone, op)
-    write = WriteContext(
-        instant=spec.instant,
-        action=spec.action,
-        task_partition=partition,
-        write_token=write_token(partition, spec.run, attempt),
-        schema=spec.decode.stored,
-        avro_json=spec.avro_json,
-        as_of=spec.timeline.newest_completed,
-        timeline=spec.timeline,
-        options=spec.options,
-    )
+    write = write_context(spec, partition, attempt)
     out: list[tuple[str, str]] = []
     written = 0  # keeps the commit's sequence numbers unique within the task
     up, down = _bounds(code[keep], len(groups)), _bounds(code[gone], len(groups))
     slices = slices_of(table.view(spec.timeline), groups)
     for first, end in _together(up, rows.nbytes / rows.num_rows):
-        upserts = _upserts(spec.decode, rows, keys, keep[up[first] : up[end]], op)
+        upserts = stored_rows(spec.decode, rows, keys, keep[up[first] : up[end]], op)
         calls = []
         for i in range(first, end):
             mine = upserts.slice(up[i] - up[first], up[i + 1] - up[i])
@@ -223,6 +218,21 @@ def write_files(spec: WriteSpec, rows: pa.Table, partition: int, attempt: int) -
         statuses = at_once(table.storage, *calls, threads=_AT_ONCE if table.config.is_merge_on_read else 2)
         out += [(WRITE_STATUS, s.to_json()) for each in statuses for s in each]
     return out + _returned_entries(spec, rows, keys)
+
+
+def write_context(spec: WriteSpec, partition: int, attempt: int) -> WriteContext:
+    """The write of one task. ``partition`` and ``attempt``: see ``write_files``."""
+    return WriteContext(
+        instant=spec.instant,
+        action=spec.action,
+        task_partition=partition,
+        write_token=write_token(partition, spec.run, attempt),
+        schema=spec.decode.stored,
+        avro_json=spec.avro_json,
+        as_of=spec.timeline.newest_completed,
+        timeline=spec.timeline,
+        options=spec.options,
+    )
 
 
 def slices_of(view: FileSystemView, groups: Iterable[tuple[str, str]]) -> dict[tuple[str, str], FileSlice]:
@@ -260,7 +270,7 @@ def _together(bounds: list[int], row_bytes: float) -> Iterator[tuple[int, int]]:
             first = end
 
 
-def _upserts(decode: DecodeSpec, rows: pa.Table, keys: pa.Array, keep: np.ndarray, op: np.ndarray) -> pa.Table:
+def stored_rows(decode: DecodeSpec, rows: pa.Table, keys: pa.Array, keep: np.ndarray, op: np.ndarray) -> pa.Table:
     """The rows to write in their stored schema, with ``_hoodie_record_key`` and ``_is_insert``."""
     schema, stored = decode.schema, decode.stored
     taken = chunks.take(rows.select(["row"]), keep).column("row")

@@ -158,6 +158,8 @@ def begin(job: JobContext, spark_batch: SparkBatch, instant: str) -> None:
 def keys_added(job: JobContext, outcome: Outcome) -> AddedKeys:
     """The keys that a batch adds to the table, where other streams share it; else only whether it adds any."""
     shared = job.env.lease.is_shared
+    if job.options.appends:  # a key may have several rows
+        return AddedKeys(False)
     names = ("inserts", "moves", *(("unknown_deletes",) if shared else ()))
     found = job.overwrites or any(outcome.counts[name] for name in names)
     known = shared and job.env.index is None and not job.overwrites

@@ -17,7 +17,7 @@ from rich.text import Text
 from tagstream.bootstrap.catch_up import plan_catch_up
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.bootstrap.plan import BootstrapPlan, plan_bootstrap
-from tagstream.index.registry import INDEX_TYPES, STATE
+from tagstream.index.registry import INDEX_TYPES
 from tagstream.state.checkpoint import INDEX, META_FILE, current_query_folder, is_unfinished, read_meta
 from tagstream.state.index_loads import read_marker
 from tagstream.state.layout import StateLayout
@@ -28,6 +28,7 @@ from tagstream.streaming.job.preflight import Ready, check_start, stream_problem
 from tagstream.streaming.job.schema_match import waits_for_records
 from tagstream.streaming.job.session import spark_needs
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.recovery.append_guard import append_problem
 from tagstream.streaming.recovery.cover import is_as_asked
 from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
@@ -90,7 +91,11 @@ def explain_start(options: Options, out: TextIO, env: Mapping[str, str], now_ms:
     table, config = ready.table, ready.table.config
     if ready.new:
         page = Page(f"table {config.name} at {table.base_path}")
-        index = "with an empty index" if options.index.type == STATE else f"with the index {options.index.type}"
+        index = f"with the index {options.index.type}"
+        if options.state_index:
+            index = "with an empty index"
+        elif options.appends:
+            index = f"with {options.table.operation}, which looks up no key"
         _warnings(page, options, ready)
         columns = ""
         if waits_for_records(options):
@@ -179,12 +184,19 @@ def _decide(
     taken = read_query_index_load(query_folder)
     index_load = taken.index_load if taken is not None else 0
     files = options.source.kind != "kafka"
-    pull = options.index.type != STATE
+    pull = not options.state_index
     try:
         place = IndexPlace(query_folder, layout, index_load, RETAINED_BATCHES, files, options.stream_id or "", pull)
         step = next_step(place, table, timeline, state, taken)
     except IndexCoverageError as e:
         return f"end with an error: {e}", False
+    new = state.query_id is None or state.planned is None
+    stream_id = options.stream_id or ""
+    doubled = append_problem(options, table, timeline, step, stream_id=stream_id, new=new)
+    if doubled is not None:
+        return f"end with an error: {doubled}", False
+    if options.appends and step.kind not in ("retire", "reread"):
+        return f"{then}; {options.table.operation} looks up no key", True
     if pull and step.kind not in ("retire", "reread"):
         own = (
             ""
@@ -192,7 +204,6 @@ def _decide(
             else ", and it is filled where it lacks some of them"
         )
         return f"{then}; the {options.index.type} index is asked in each batch where the keys are{own}", True
-    new = state.query_id is None or state.planned is None
     if step.kind == "nothing" and taken is not None and new and not is_as_asked(layout, options, taken.index_load):
         step = CoverStep("load", "the index was loaded with other options")
     if step.kind == "nothing":

@@ -221,7 +221,7 @@ def _check_checkpoint(options: Options, checkpoint: Storage, decode: DecodeSpec)
         stream_id=options.stream_id,
         ordering=ordering,
         global_index=options.state.is_global,
-        index=STATE_INDEX if options.index.type == STATE else TABLE_INDEX,
+        index=STATE_INDEX if options.state_index else TABLE_INDEX,
         explicit=options.explicit,
     )
 

@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from tagstream.index.bucket import BucketIndex
 from tagstream.spark_release import apply_in_arrow, cogroup_in_arrow
 from tagstream.state.layout import has_bytes
 from tagstream.state.ordering import encode_known
+from tagstream.streaming.batch.append import tag_appended
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.located import LOCATED_SQL, WriteTasks, packed_columns
 from tagstream.streaming.batch.pull_tag import PullSpec, tag_pulled
@@ -31,6 +33,7 @@ from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import key_group_label
 from tagstream.table.read.snapshot import key_reader, lookup_slice
 from tagstream.table.timeline.commit_metadata import WriteStatus
+from tagstream.table.timeline.operation import WriteOperationType
 
 _KEYED = pa.schema([("kg", pa.int32()), ("rows", pa.binary())])
 _LOCATED = pa.schema([("lane", pa.int32()), ("rows", pa.binary()), ("status", pa.string())])
@@ -55,9 +58,23 @@ def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
     write_tasks = WriteTasks(job.env.meta.shuffle_partitions, profile.write_tasks)
     if isinstance(index, BucketIndex):
         spec = replace(spec, locate=index.places(look, instant).locate)
-        return apply_in_arrow(rows.groupBy("kg"), _make_alone(spec, write_tasks), LOCATED_SQL, _KEYED)
-    if job.overwrites:  # no existing row is kept
-        return apply_in_arrow(rows.groupBy("kg"), _make_alone(spec, write_tasks), LOCATED_SQL, _KEYED)
+        return apply_in_arrow(
+            rows.groupBy("kg"),
+            _make_alone(partial(tag_pulled, found=None, spec=spec), write_tasks),
+            LOCATED_SQL,
+            _KEYED,
+        )
+    if job.options.appends and not job.options.operation.combine:
+        keeps = job.options.operation.keeps_duplicates
+        tag = partial(tag_appended, profile=profile, ordering=spec.ordering, keeps_duplicates=keeps)
+        return apply_in_arrow(rows.groupBy("kg"), _make_alone(tag, write_tasks), LOCATED_SQL, _KEYED)
+    if job.overwrites or job.options.appends:  # no existing row is kept, or none is looked up
+        return apply_in_arrow(
+            rows.groupBy("kg"),
+            _make_alone(partial(tag_pulled, found=None, spec=spec), write_tasks),
+            LOCATED_SQL,
+            _KEYED,
+        )
     if not index.knows_ordering and spec.ordering != "none":
         spec = replace(spec, resolve=_Resolver(look))
     records = rows.mapInArrow(_good_records, "record_key string, partition_path string")
@@ -72,6 +89,8 @@ def replaced_groups(job: JobContext, statuses: Sequence[WriteStatus]) -> dict[st
         return {}
     view = job.table.view(job.history.timeline)
     touched = sorted({status.stat.partition_path for status in statuses})
+    if job.options.table.operation == WriteOperationType.INSERT_OVERWRITE_TABLE:
+        touched = sorted(view.partitions())
     found = {p: tuple(s.file_id for s in view.latest_merged_slices(p)) for p in touched}
     return {partition: ids for partition, ids in found.items() if ids}
 
@@ -92,24 +111,28 @@ def _hashed(is_global: bool) -> Column:
     return key if is_global else F.concat(F.col("partition_path").cast("binary"), F.lit(b"\x00"), key)
 
 
-def _make_alone(spec: PullSpec, write_tasks: WriteTasks) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
-    def tag(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
-        return _packed(key[0].as_py(), rows, None, spec, write_tasks)
+# (number of the key group, its keyed records) -> (located records, counts)
+_Tag = Callable[[int, pa.Table], tuple[pa.Table, dict[str, int]]]
 
-    return tag
+
+def _make_alone(tag: _Tag, write_tasks: WriteTasks) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
+    def tagged(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
+        return _packed(key[0].as_py(), rows, tag, write_tasks)
+
+    return tagged
 
 
 def _make_joined(spec: PullSpec, write_tasks: WriteTasks) -> Callable[[tuple[Any, ...], pa.Table, pa.Table], pa.Table]:
-    def tag(key: tuple[Any, ...], rows: pa.Table, found: pa.Table) -> pa.Table:
-        return _packed(key[0].as_py(), rows, found, spec, write_tasks)
+    def tagged(key: tuple[Any, ...], rows: pa.Table, found: pa.Table) -> pa.Table:
+        return _packed(key[0].as_py(), rows, partial(tag_pulled, found=found, spec=spec), write_tasks)
 
-    return tag
+    return tagged
 
 
-def _packed(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpec, write_tasks: WriteTasks) -> pa.Table:
+def _packed(label: int, rows: pa.Table, tag: _Tag, write_tasks: WriteTasks) -> pa.Table:
     if not rows.num_rows:  # locations of keys without a record in the batch
         return _LOCATED.empty_table()
-    located, counts = tag_pulled(label, unpack(rows.column("rows").to_pylist()), found, spec)
+    located, counts = tag(label, unpack(rows.column("rows").to_pylist()))
     columns = packed_columns(label, located, None, counts, write_tasks)
     return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, _LOCATED, strict=True)], schema=_LOCATED)
 

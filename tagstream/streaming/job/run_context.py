@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 
 from pyspark.sql import SparkSession
 
-from tagstream.index.registry import STATE, make_index
+from tagstream.index.registry import make_index
 from tagstream.state.checkpoint import (
     INDEX,
     STATE_INDEX,
@@ -37,7 +37,7 @@ from tagstream.table.locks.lock import TableLock
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import Storage
-from tagstream.table.timeline.operation import WriteOperationType
+from tagstream.table.timeline.operation import OVERWRITES
 
 _BASE_INSERTS = "tagstream.inserts.to.base.files"
 LOG = logging.getLogger("tagstream")
@@ -67,9 +67,7 @@ def make_context(
     run = claim_run(checkpoint, owner)
     index = make_index(options.index, table.config.record_key_fields)
     inserts = (
-        "true"
-        if options.table.operation == WriteOperationType.INSERT_OVERWRITE
-        else inserts_to_base_files(options, table)
+        "true" if options.appends or options.table.operation in OVERWRITES else inserts_to_base_files(options, table)
     )
     base_only = inserts == "true" or (index is not None and not index.can_index_log_files)
     local_root = options.state.local_dir or spark.conf.get("spark.local.dir", "/tmp") or "/tmp"
@@ -86,8 +84,9 @@ def make_context(
         options.writer,
         inserts_to_base_files=base_only,
         groups_begin_with_base_files=inserts == "first",
-        compare_ordering=index is not None and not index.knows_ordering,
+        compare_ordering=index is not None and not (index.knows_ordering and _knows_rows(options)),
         drops_columns=options.schema.missing == "drop",
+        keeps_duplicates=options.appends and options.operation.keeps_duplicates,
     )
     retained = int(spark.conf.get("spark.sql.streaming.minBatchesToRetain") or 100)
     return JobContext(
@@ -119,6 +118,11 @@ def make_context(
             prefix=_file_prefix(meta.stream_id) if lease.is_shared else "",
         ),
     )
+
+
+def _knows_rows(options: Options) -> bool:
+    """Whether the tag step has compared the rows that are written with the table's."""
+    return not options.appends or options.operation.keeps_duplicates  # which compares none
 
 
 def _file_prefix(stream_id: str) -> str:
@@ -169,7 +173,7 @@ def _open_meta(
         table_name=table.config.name,
         table_path=table.base_path,
         explicit=options.explicit,
-        index=STATE_INDEX if options.index.type == STATE else TABLE_INDEX,
+        index=STATE_INDEX if options.state_index else TABLE_INDEX,
         unused=is_unused(checkpoint),
     )
 

@@ -37,16 +37,18 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from tagstream.streaming.batch.added_keys import AddedKeys
+from tagstream.streaming.batch.append import one_place_each
 from tagstream.streaming.batch.changed_keys import remove_changed_key_rows
 from tagstream.streaming.batch.commit_record import CommitRecord
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.located import work_of
 from tagstream.streaming.batch.metadata_keeper import deleted_rows, without_moves
 from tagstream.streaming.batch.quarantine import batch_folder, first_reason, forget_batch, forget_old
-from tagstream.streaming.batch.report import BatchReport
+from tagstream.streaming.batch.report import BatchReport, report_of
 from tagstream.streaming.batch.spark_checkpoint import SparkBatch, forget_old_plans, newest_batch, read_spark_batch
 from tagstream.streaming.batch.write import unpack_rows
 from tagstream.streaming.errors import BadRecordsError, StopRequested
+from tagstream.streaming.job.bulk_insert import bulk_stage, keeps_records
 from tagstream.streaming.job.commit import (
     Outcome,
     begin,
@@ -67,6 +69,7 @@ from tagstream.table.services.failed_writes import sweep_copies
 from tagstream.table.steps import Step
 from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
 from tagstream.table.timeline.instant import Instant
+from tagstream.table.timeline.operation import WriteOperationType
 from tagstream.table.write import commit as protocol
 
 LOG = logging.getLogger("tagstream")
@@ -177,6 +180,10 @@ class BatchSink:
         job.env.crash.reach(Step.COMMIT_LOG, batch_id - 1)  # Spark logs a batch before it begins the next
         if job.env.stop.requested:
             raise StopRequested(f"stopped by {job.env.stop.signal_name} before batch {batch_id} began")
+        if self.committed and job.options.table.operation == WriteOperationType.INSERT_OVERWRITE_TABLE:
+            raise StopRequested(
+                f"batch {batch_id - 1} replaced the table, and records have come since: the next start replaces it by them"
+            )
         started = time.monotonic()
         job.hooks.step("checking the timeline", batch_id)
         spark_batch, found = self._guard.before_batch(
@@ -257,6 +264,8 @@ class BatchSink:
         self._check_bad_records(outcome, spark_batch, instant)
         settle_depth(job, outcome.statuses, self._guard.roll_back)
         written = unpack_rows(outcome.written)
+        if job.options.appends and job.metadata is not None:
+            written = one_place_each(written, by_partition=job.metadata.by_partition)
         if job.env.index is not None and not job.env.index.update_in_tasks:
             job.env.index.update_location(without_moves(written), instant)
         if self._services is not None:
@@ -281,7 +290,7 @@ class BatchSink:
         job.small_files.apply(outcome.statuses)
         clock.append(time.monotonic())
         phases = dict(zip(("check", "prepare", "tasks", "commit"), (b - a for a, b in pairwise(clock)), strict=True))
-        return outcome, self._report(spark_batch, outcome, instant, phases)
+        return outcome, report_of(spark_batch.batch_id, instant, outcome.counts, outcome.statuses, phases)
 
     def _complete(
         self,
@@ -339,10 +348,12 @@ class BatchSink:
                     spark_batch, instant, record.manifest
                 )  # tasks read the depth of partitions from it
                 rows.write.format("noop").mode("overwrite").save()
-            return Outcome(), replace(self._report(spark_batch, Outcome(), instant, {}), replayed=True)
+            return Outcome(), replace(report_of(spark_batch.batch_id, instant, Counter(), ()), replayed=True)
         self._job.pin_replay(spark_batch, instant, record.manifest)
         outcome = self._run(rows, spark_batch, instant, replay=True)
-        return outcome, replace(self._report(spark_batch, outcome, instant, {}), replayed=True)
+        return outcome, replace(
+            report_of(spark_batch.batch_id, instant, outcome.counts, outcome.statuses), replayed=True
+        )
 
     def _run(self, rows: DataFrame, spark_batch: SparkBatch, instant: str, *, replay: bool) -> Outcome:
         """Run the one Spark action of the batch, which consumes every partition of the stateful plan.
@@ -353,9 +364,11 @@ class BatchSink:
         job, index = self._job, self._job.env.index
         if index is None:
             return write_stage(job, rows, spark_batch.batch_id, instant, replay=replay)
-        if index.knows_absence or self._keeps_state:
+        if index.knows_absence or self._keeps_state or keeps_records(job):
             rows = rows.persist()
         try:
+            if job.bulk_inserts:
+                return bulk_stage(job, rows, spark_batch.batch_id, instant)
             return write_stage(job, located_rows(job, rows, instant), spark_batch.batch_id, instant, replay=replay)
         finally:
             index.end_batch()
@@ -374,30 +387,4 @@ class BatchSink:
             f"{job.env.checkpoint.root}` shows them (they are in "
             f"{job.quarantine.where(batch_folder(spark_batch.batch_id))}, with the reason of each). "
             "Correct the source, or pass --commit-on-errors or a greater --max-bad-records to continue without them"
-        )
-
-    def _report(self, spark_batch: SparkBatch, outcome: Outcome, instant: str, phases: dict[str, float]) -> BatchReport:
-        n = outcome.counts
-        return BatchReport(
-            batch_id=spark_batch.batch_id,
-            instant=instant,
-            replayed=False,
-            records=n["records"] + n["quarantined"] + n["skipped"],
-            inserts=n["inserts"],
-            updates=n["updates"],
-            deletes=n["deletes"],
-            moves=n["moves"],
-            late=n["late"],
-            superseded=n["superseded"],
-            unknown_deletes=n["unknown_deletes"],
-            quarantined=n["quarantined"],
-            skipped=n["skipped"],
-            files=len(outcome.statuses),
-            bytes=sum(s.stat.total_write_bytes for s in outcome.statuses),
-            seconds=0.0,
-            phases=phases,
-            index_keys=0,
-            index_tombstones=0,
-            index_bytes=0,
-            lag=None,
         )

@@ -212,8 +212,10 @@ def _is_number(text: str) -> bool:
 _OFF = "spark.sql.streaming.unsupportedOperationCheck"
 
 
-def check_plan(rows: DataFrame, index: str) -> None:
-    """ConfigError with Spark's reason for a streaming DataFrame that a query with this type of index cannot write."""
+def check_plan(rows: DataFrame, *, state_index: bool) -> None:
+    """ConfigError with Spark's reason for a streaming DataFrame that a query cannot write. ``state_index``: the query has
+    it.
+    """
     if rows.sparkSession.conf.get(_OFF, "true") == "false":  # Spark does not check it then either
         return
     why = _refusal(rows)
@@ -222,7 +224,7 @@ def check_plan(rows: DataFrame, index: str) -> None:
             f"the DataFrame can't be written to a table: {why}. The query uses append mode, for which an aggregation needs "
             "a watermark (withWatermark)"
         )
-    why = _refusal(_with_state(rows)) if index == STATE else None
+    why = _refusal(_with_state(rows)) if state_index else None
     if why is not None:
         raise ConfigError(
             f"the DataFrame can't be written with the index in the state of the stream (hoodie.index.type={STATE}), which "
@@ -301,7 +303,7 @@ def upsert(
     mark = next((entry.value for entry in reversed(entries) if entry.key == _DELETE_FIELD), DELETED)
     told = build_options(entries, frame_schema=rows_avro(arrow_schema(df.schema), mark, "the DataFrame"))
     told = replace(told, table=replace(told.table, name=told.table.name or default_name(path)))
-    check_plan(df, told.index.type)
+    check_plan(df, state_index=told.state_index)
     clock_ms = clock_from_env(os.environ)
     needs = SparkNeeds(java=False, connector=False, master=None)
     LOG.info("upsert into %s: checking the table and Spark's workers", path)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tagstream.index.bloom import BloomIndexOptions
 from tagstream.index.hbase_options import HbaseOptions
 from tagstream.index.registry import INDEX_TYPES, STATE, IndexOptions, type_of_class
+from tagstream.streaming.options.operation_options import check_appends
 from tagstream.streaming.options.resolve import Problem, Resolved
 from tagstream.streaming.record_formats import SourceFormat
 from tagstream.table.config import ConfigKey, Kind
@@ -14,6 +15,7 @@ from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.table_config import split_kinds
 from tagstream.table.option_fields import derived, option, read
 from tagstream.table.table_version import TableVersion
+from tagstream.table.timeline.operation import APPENDS, OVERWRITES
 
 _MOVES = {
     "GLOBAL_BLOOM": "hoodie.bloom.index.update.partition.path",
@@ -61,7 +63,7 @@ def index_options(r: Resolved) -> IndexOptions:
             raise ConfigError(
                 f"--bootstrap-only loads the state index, but {kind} finds its keys in the table: remove the flag"
             )
-    overwrite = r.text("hoodie.datasource.write.operation") == "INSERT_OVERWRITE"
+    overwrite = r.text("hoodie.datasource.write.operation") in OVERWRITES
     if overwrite and (
         kind in (STATE, "RECORD_INDEX", "RECORD_LEVEL_INDEX") or not INDEX_TYPES[kind].is_implicit_with_storage
     ):
@@ -76,6 +78,7 @@ def index_options(r: Resolved) -> IndexOptions:
         update_partition_path=r.flag(_MOVES[kind]) if kind in _MOVES else None,
         bloom=read(BloomIndexOptions, r),
         overwrite=overwrite,
+        appends=check_appends(r, kind),
         hbase=read(HbaseOptions, r) if kind == "HBASE" else None,
         rebalanced=(r.opt_text("hoodie.index.class") or "").endswith("RebalancedSparkHoodieHBaseIndex"),
     )
@@ -102,7 +105,9 @@ def given(r: Resolved, name: str) -> bool:
 
 def index_warnings(r: Resolved, source_format: SourceFormat) -> list[str]:
     """Warnings for the user about the chosen index. ``source_format``: the format of the records."""
-    warnings = []
+    warnings: list[str] = []
+    if r.text("hoodie.datasource.write.operation") in APPENDS:  # no index is used
+        return warnings
     kind = _type(r)
     by_partition = not (r.flag("index.global.enabled") if kind == STATE else INDEX_TYPES[kind].is_global)
     fields = split_kinds(r.texts("hoodie.datasource.write.partitionpath.field"))[0]
@@ -285,7 +290,7 @@ def metadata_options(r: Resolved, index_type: str) -> MetadataOptions:
         r.problems.append(Problem(text, r.entries[f"{_PREFIX}enable"]))
     by_partition = _by_partition(r, index_type)
     form = "record.level" if by_partition else "global.record.level"
-    overwrites = r.text("hoodie.datasource.write.operation") == "INSERT_OVERWRITE"
+    overwrites = r.text("hoodie.datasource.write.operation") in OVERWRITES
     is_global = INDEX_TYPES[index_type].is_global if index_type in INDEX_TYPES else r.flag("index.global.enabled")
     asked = not overwrites and r.flag(f"{_PREFIX}{form}.index.enable")
     if asked:

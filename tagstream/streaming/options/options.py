@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from tagstream.catalog.options import SyncOptions
@@ -35,6 +35,12 @@ from tagstream.streaming.options.index_options import (
     relevant,
 )
 from tagstream.streaming.options.keys import kafka as kafka_keys
+from tagstream.streaming.options.operation_options import (
+    OPERATION,
+    OperationOptions,
+    check_whole_table,
+    operation_options,
+)
 from tagstream.streaming.options.proto_options import first_schema, proto_options
 from tagstream.streaming.options.record_options import RecordOptions, record_options
 from tagstream.streaming.options.registry import REGISTRY
@@ -62,10 +68,12 @@ from tagstream.table.locks.options import LockOptions
 from tagstream.table.meta_client.table_config import split_kinds
 from tagstream.table.option_fields import names_of, read
 from tagstream.table.services.options import TtlOptions
+from tagstream.table.timeline.operation import WriteOperationType
 from tagstream.table.write.file_sizes import FileSizeOptions
 from tagstream.table.write.write_context import WriterOptions
 
 _T = TypeVar("_T")
+_ALL = 2**62  # records or bytes: no limit
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,7 @@ class Options:
     """
 
     table: TableOptions
+    operation: OperationOptions
     run: RunOptions
     status: StatusOptions
     dead_letters: DeadLetterOptions
@@ -112,7 +121,12 @@ class Options:
     @property
     def state_index(self) -> bool:
         """Whether the index is state of the stream."""
-        return self.index.type == STATE
+        return self.index.is_state
+
+    @property
+    def appends(self) -> bool:
+        """Whether every record becomes a new row, without a look-up of its key (INSERT and BULK_INSERT)."""
+        return self.index.appends
 
     @property
     def stream_id(self) -> str:
@@ -175,9 +189,11 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
     time_fields, times = partition_times(r, generator, partitions, time_keys)
     partitions = split_kinds(partitions)[0]
     index = r.attempt(lambda: index_options(r), None, *INDEX_CHOICE)
-    schema = schema_options(r, records, state_index=index is None or index.type == STATE)
+    schema = schema_options(r, records, state_index=index is None or index.is_state)
     metadata = metadata_options(r, index.type if index is not None else "")
     services = service_options(r, index.type if index is not None else "")
+    operation = operation_options(r, index.type if index is not None else "")
+    check_whole_table(r, source_class)
     port = r.attempt(lambda: _either(r, "--status-port", "--metrics-port", r.opt_number), None)
     host = r.attempt(lambda: _either(r, "--status-host", "--metrics-host", r.opt_text), None)
     dead_letters = dead_letter_options(r, source_class, base_path)
@@ -197,6 +213,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
             key_generator=generator,
             merge_mode=merging,
         ),
+        operation=operation,
         run=read(
             RunOptions,
             r,
@@ -215,7 +232,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
             first_schema=first_schema(proto, schema_file, records.delete_field),
             transformers=transformers,
         ),
-        kafka=read(KafkaOptions, r, consumer=_consumer(r)),
+        kafka=_kafka(r),
         files=read(FileSourceOptions, r, form=file_form(class_name), root=dfs_root, archive=archive),
         csv=csv,
         proto=proto,
@@ -278,7 +295,14 @@ def _either(r: Resolved, name: str, older: str, read: Callable[[str], _T]) -> _T
     return read(older)
 
 
+def _kafka(r: Resolved) -> KafkaOptions:
+    kafka = read(KafkaOptions, r, consumer=_consumer(r))
+    return replace(kafka, batch_bytes=0) if r.text(OPERATION) == WriteOperationType.INSERT_OVERWRITE_TABLE else kafka
+
+
 def _source_limit(r: Resolved, source_class: str) -> int:
+    if r.text(OPERATION) == WriteOperationType.INSERT_OVERWRITE_TABLE:
+        return _ALL  # one batch replaces the table
     limit = r.opt_number("--source-limit")
     if limit is None and source_class == "kafka":
         limit = r.opt_number("hoodie.streamer.kafka.source.maxEvents")

@@ -31,6 +31,7 @@ from tagstream.streaming.options.keys.unsupported import (
     REFUSED_FAMILIES,
     REFUSED_KEYS,
 )
+from tagstream.streaming.options.operation_options import OperationOptions
 from tagstream.streaming.options.proto_options import ProtoOptions
 from tagstream.streaming.options.record_options import RecordOptions
 from tagstream.streaming.options.run_options import RunOptions, StatusOptions
@@ -62,6 +63,7 @@ _KEYS = (
     *keys_of(StatusOptions, "Job"),
     *JOB_KEYS,
     *keys_of(TableOptions, "Table"),
+    *keys_of(OperationOptions, "Table"),
     *keys_of(SourceOptions, "Source"),
     *keys_of(KafkaOptions, "Source"),
     *keys_of(FileSourceOptions, "Source"),

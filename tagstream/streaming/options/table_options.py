@@ -24,13 +24,13 @@ from tagstream.table.meta_client.table_config import CDC_KEY, CDC_MODE_KEY
 from tagstream.table.option_fields import derived, option
 from tagstream.table.read.stored_keys import CHECK_STORED
 from tagstream.table.table_version import VERSIONS
+from tagstream.table.timeline.operation import OVERWRITES
 
 NEW_ENCODING = "hoodie.write.complex.keygen.new.encoding"
 
 _OP = (
-    "records are upserted, or replace partitions with INSERT_OVERWRITE; deletes are upserts with `_hoodie_is_deleted` or "
-    "Kafka tombstones. Remove this key: a first load is an upsert into an empty table, or "
-    "write the table with Hudi's bulk insert and start the stream on it, which loads the index from the table"
+    "not an operation of a stream of records. `tagstream table insert-overwrite --partition` replaces the rows of a "
+    "partition; the PREPPED operations are for callers inside Hudi"
 )
 _GENERATORS = (
     "key generators of this version are simple, complex, non-partitioned, timestamp and custom ones, "
@@ -124,18 +124,18 @@ class TableOptions:
     operation: str = option(
         "hoodie.datasource.write.operation",
         Kind.CHOICE,
-        "What is done with the records. `INSERT_OVERWRITE` (with BLOOM, SIMPLE, their global forms or "
-        "BUCKET): each batch replaces all existing rows of its partitions; deletes have no effect.",
+        "What is done with the records. `INSERT`: each becomes a new row, without a look-up of its key, in small files "
+        "first. `BULK_INSERT`: the same, in new files. `DELETE`: each deletes the row of its key, whatever its ordering "
+        "value is, and needs only the key fields. `INSERT_OVERWRITE` (with BLOOM, SIMPLE, their global forms or "
+        "BUCKET): each batch replaces all existing rows of its partitions. `INSERT_OVERWRITE_TABLE` (with the same "
+        "indexes, without `--continuous`): a run replaces all rows of the table, by one batch. With all inserts, deletes "
+        "have no effect.",
         default="UPSERT",
         flag="--op",
-        values={"UPSERT": "UPSERT", "INSERT_OVERWRITE": "INSERT_OVERWRITE"},
+        values={name: name for name in ("UPSERT", "INSERT", "BULK_INSERT", "DELETE", *sorted(OVERWRITES))},
         refused_values=dict.fromkeys(
             (
-                "INSERT",
-                "BULK_INSERT",
-                "DELETE",
                 "DELETE_PARTITION",
-                "INSERT_OVERWRITE_TABLE",
                 "BOOTSTRAP",
                 "UPSERT_PREPPED",
                 "INSERT_PREPPED",

@@ -28,6 +28,7 @@ from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.report import size
 from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.options.options import Options
+from tagstream.streaming.recovery.append_guard import append_problem
 from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import CheckpointState, IndexPlace
 from tagstream.streaming.recovery.pending_writes import settle
@@ -295,6 +296,9 @@ def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = N
             if step.kind == "nothing" and doubt is not None and job.env.index is None:
                 step = CoverStep("load", doubt)
             doubt = None
+        why = append_problem(job.options, job.table, timeline, step, stream_id=index.stream_id, new=new)
+        if why is not None:
+            raise IndexCoverageError(why)
         # Streams that share the table commit all the time, and the query follows their commits.
         is_close = caught_up and step.kind == "catch up" and job.env.lease.is_shared
         if is_close or step.kind == "nothing" or (job.env.index is not None and step.kind not in ("retire", "reread")):

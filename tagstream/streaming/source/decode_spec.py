@@ -41,6 +41,7 @@ from tagstream.table.meta_client.table_config import without_fields
 from tagstream.table.read.stored_keys import fitting_generator, names_single_key
 from tagstream.table.schema.evolve import EvolutionRules
 from tagstream.table.schema.schema import avro_to_arrow
+from tagstream.table.timeline.operation import WriteOperationType
 
 
 def format_rules(options: Options, *, ordered: bool, pinned: str | None = None) -> FormatRules:
@@ -80,7 +81,7 @@ class DecodeSpec:
     records change the table's; None: they do not. ``partial``: a field that a record lacks keeps the row's value.
     ``longest_key``: the most bytes of a record key that an index outside of the rows can store. ``sql_times``,
     ``consistent_times``: the form of timestamps in partition paths and keys (``KeyGenerator``). ``dropped``: columns of
-    records that are not stored.
+    records that are not stored. ``deletes_all``: every record deletes its key.
     """
 
     avro_json: str
@@ -106,6 +107,7 @@ class DecodeSpec:
     sql_times: bool = False
     consistent_times: bool = False
     dropped: tuple[str, ...] = ()
+    deletes_all: bool = False
 
     @classmethod
     def for_table(
@@ -138,6 +140,7 @@ class DecodeSpec:
             format=reads,
             partial=options.schema.partial_update,
             longest_key=longest_key(options, config),
+            deletes_all=options.table.operation == WriteOperationType.DELETE,
         )
 
     @classmethod
@@ -298,8 +301,11 @@ def decoder_of(spec: DecodeSpec, record_format: RecordFormat | None = None) -> K
     """Make a decoder of a spec. ``record_format``: replaces the spec's format."""
     facts, generator = avro_facts(spec.defaults_json), spec.key_generator_rules
     watch = None if spec.evolution is None else SchemaWatch(spec.schema, spec.evolution)
+    schema = spec.schema
+    if spec.deletes_all:  # a record may have only its key
+        schema = pa.schema([field.with_nullable(True) for field in schema])
     table = TableFacts(
-        schema=spec.schema,
+        schema=schema,
         avro_json=spec.defaults_json,
         facts=facts,
         generator=generator,
@@ -310,7 +316,7 @@ def decoder_of(spec: DecodeSpec, record_format: RecordFormat | None = None) -> K
         watch=watch,
     )
     return KeyDecoder(
-        spec.schema,
+        schema,
         generator,
         spec.ordering_fields,
         spec.global_index,
@@ -324,6 +330,7 @@ def decoder_of(spec: DecodeSpec, record_format: RecordFormat | None = None) -> K
         longest_key=spec.longest_key,
         partition_in_path_alone=bool(spec.dropped),
         operation=spec.format.operation,
+        deletes_all=spec.deletes_all,
     )
 
 

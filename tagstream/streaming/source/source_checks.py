@@ -32,12 +32,14 @@ from tagstream.table.metadata.hfile_writer import LONGEST_KEY
 from tagstream.table.metadata.metadata_table import RECORD_INDEX_PARTITION
 from tagstream.table.read.stored_keys import names_single_key
 from tagstream.table.table_version import listed_versions
+from tagstream.table.timeline.operation import WriteOperationType
 
 
 def check_order(options: Options, config: TableConfig, reads: FormatRules) -> None:
     """ConfigError where records may come out of order, and nothing says which of two records is newer."""
-    if config.deciding_fields:
-        return
+    deletes = options.table.operation == WriteOperationType.DELETE
+    if config.deciding_fields or deletes or (options.appends and not options.operation.combine):
+        return  # or two records are never compared
     own = {"dfs": "files", "frame": "rows of a DataFrame"}.get(options.source.kind)
     if own == "files" and config.raw:
         return  # the table exists already, and files have an order (``order_notes``)

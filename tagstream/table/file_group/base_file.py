@@ -231,6 +231,14 @@ class BaseFileWriter:
         return {**footer, b"writer.model.name": b"avro", AVRO_SCHEMA_KEY: self._avro_json.encode()}
 
 
+def encoded_bytes(rows: pa.Table, codec: str) -> int:
+    """Bytes of the rows as the one row group of a base file, without the entries of its footer. They are not stored."""
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, rows.schema, **base_file_options(codec, rows, whole=True)) as writer:
+        writer.write_table(rows)
+    return int(sink.tell())
+
+
 @contextmanager
 def open_base_file(
     storage: Storage, rel: str, as_dictionaries: Callable[[pq.ParquetFile], Collection[str]] | None = None

@@ -31,6 +31,10 @@ COMPACTIONS: Final = frozenset({WriteOperationType.COMPACT, WriteOperationType.L
 WITHOUT_CHANGES: Final = frozenset({
     *COMPACTIONS, WriteOperationType.CLUSTER, "INDEX", "BUCKET_RESCALE", "ALTER_SCHEMA",
 })  # fmt: skip
+# What a stream appends with: no key is looked up, and no row is updated or deleted.
+APPENDS: Final = frozenset({WriteOperationType.INSERT, WriteOperationType.BULK_INSERT})
+# Rows of whole partitions, or of the table, are replaced.
+OVERWRITES: Final = frozenset({WriteOperationType.INSERT_OVERWRITE, WriteOperationType.INSERT_OVERWRITE_TABLE})
 DELETES: Final = frozenset({WriteOperationType.DELETE, WriteOperationType.DELETE_PREPPED})
 # Rows came, and none was updated or deleted.
 INSERTS: Final = frozenset({

@@ -41,7 +41,8 @@ class WriterOptions:
     ``compare_ordering``: the index cannot detect late rows, so a copy-on-write merge compares the ordering values of
     old and new rows and keeps the greater. ``range_columns``: columns whose least and greatest value is in each file's
     status. ``returns_bloom``: whether a base file's bloom filter is in its status. Both are for the metadata table.
-    ``drops_columns``: columns of the previous file that the schema lacks are left out.
+    ``drops_columns``: columns of the previous file that the schema lacks are left out. ``keeps_duplicates``: rows are
+    added to a base file without a comparison of keys, as by Hudi's concat handle.
     """
 
     codec: str = option(
@@ -71,6 +72,7 @@ class WriterOptions:
     range_columns: frozenset[str] = frozenset()
     returns_bloom: bool = False
     drops_columns: bool = False
+    keeps_duplicates: bool = False
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ def refused(folder: Path, argv: list[str], capsys: pytest.CaptureFixture[str], c
         ({"hoodie.datasource.write.keygenerator.type": "TIMESTAMP"}, 2, "needs hoodie.keygen.timebased.timestamp.type"),
         ({"hoodie.datasource.write.recordkey.field": "raw"}, 2, "field 'raw' is binary and cannot be part of a record key"),
         ({PARTITIONS: "tags"}, 2, "field 'tags' is list<element: string not null> and cannot be part of"),
-        ({"hoodie.datasource.write.operation": "BULK_INSERT"}, 2, "a first load is an upsert into an empty table"),
+        ({"hoodie.datasource.write.operation": "DELETE_PARTITION"}, 2, "not an operation of a stream of records"),
         ({"hoodie.datasource.write.table.type": "MOR"}, 2, "must be one of COPY_ON_WRITE, MERGE_ON_READ; did you mean ME"),
         ({"hoodie.parquet.max.file.size": "120MB # size"}, 2, "a whole number of bytes; did you mean 125829120?"),
         ({"hoodie.clean.commits.retained": "10 # few"}, 2, "must be a whole number; did you mean 10?"),

@@ -102,11 +102,11 @@ def test_every_contradiction_is_in_the_one_message(tmp_path: Path) -> None:
         "interceptor.classes=x.Y",
         "hoodie.datasource.write.keygenerator.class=org.apache.hudi.keygen.GlobalDeleteKeyGenerator",
     )  # fmt: skip
-    text = refusal(props, "--transformer-class", "x.Y", "--op", "INSERT")
+    text = refusal(props, "--transformer-class", "x.Y", "--op", "DELETE_PARTITION")
     assert text.startswith("9 settings prevent the start of this job:\n")
     for words in ("(it may be true)", "BUCKET2", "must be a whole number", "tagstream.nonsense",
                   "names the same item twice", "interceptor", "GlobalDelete", "--transformer-class",
-                  "are upserted"):  # fmt: skip
+                  "not an operation of a stream"):  # fmt: skip
         assert words in text
 
 

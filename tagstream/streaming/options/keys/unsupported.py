@@ -21,7 +21,10 @@ DESERIALIZER_KEY = "hoodie.streamer.source.kafka.value.deserializer.class"
 REGISTRY_FAMILY = "hoodie.streamer.schemaprovider.registry."
 BUCKET_FAMILIES = ("hoodie.bucket.index.", "hoodie.index.bucket.")
 _BUCKETS = "only the simple bucket engine is supported (docs/guide/indexes.md); remove it, or use another index"
-_OPERATION = "a record whose key exists is an update (upsert), and is not dropped; remove it"
+_OPERATION = (
+    "no record is dropped because its key exists: UPSERT updates the row, and INSERT, which looks up no key, adds one; "
+    "remove it"
+)
 _MODEL = "org.apache.hudi.common.model."
 
 
@@ -79,6 +82,7 @@ REFUSED_KEYS = (
         "hoodie.allow.operation.metadata.field", "the column _hoodie_operation is not written; remove it", "false"
     ),
     unsupported("hoodie.datasource.write.insert.drop.duplicates", _OPERATION, "false"),
+    unsupported("hoodie.datasource.insert.dup.policy", _OPERATION, "none"),
     unsupported(
         "hoodie.datasource.write.keygenerator.consistent.logical.timestamp.enabled",
         "a timestamp in a key is its number; remove it",
@@ -303,10 +307,8 @@ IGNORED_KEYS = (
     ignored("hoodie.clean.failed.writes.policy", _ROLLBACK, aliases=("hoodie.cleaner.policy.failed.writes",)),
     ignored("hoodie.upsert.shuffle.parallelism", _TASKS),
     ignored("hoodie.insert.shuffle.parallelism", _TASKS),
-    ignored("hoodie.bulkinsert.shuffle.parallelism", _TASKS),
     ignored("hoodie.delete.shuffle.parallelism", _TASKS),
     ignored("hoodie.combine.before.upsert", _ONCE, harmless=("true",)),
-    ignored("hoodie.combine.before.insert", _ONCE, harmless=("true",)),
     ignored("hoodie.datasource.write.row.writer.enable", "Arrow writes the rows"),
     ignored("hoodie.parquet.page.size", "pages are 1 MiB"),
     ignored("hoodie.parquet.dictionary.enabled", "dictionary encoding is always on"),

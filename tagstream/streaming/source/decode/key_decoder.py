@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.state.layout import has_bytes
 from tagstream.state.ordering import ordering_codes, ordering_kind
 from tagstream.state.tag_batch import (
     FLAG_DELETE,
@@ -80,7 +81,8 @@ class KeyDecoder:
     JSON, where ``partial`` means that a field which a record lacks was not sent. ``watch``: gets the schemas of
     records. ``longest_key``: the most bytes of a record key; a longer one is bad. ``partition_in_path_alone``: rows do
     not store the partition columns, so a record whose path does not give their values back is bad. ``operation``: the
-    column of plain JSON whose ``D`` marks deletes.
+    column of plain JSON whose ``D`` marks deletes. ``deletes_all``: every record deletes its key, whatever it says and
+    whenever it happened (Hudi's operation DELETE).
     """
 
     def __init__(
@@ -100,8 +102,10 @@ class KeyDecoder:
         longest_key: int | None = None,
         partition_in_path_alone: bool = False,
         operation: str | None = None,
+        deletes_all: bool = False,
     ) -> None:
         key_generator.check(schema, digits=True)  # for a new table the start has checked it
+        self._deletes_all = deletes_all
         self._longest_key = longest_key
         self._in_path_alone = partition_in_path_alone
         self.watch = watch
@@ -154,6 +158,8 @@ class KeyDecoder:
         ``partition_depth``: depth of the table's partitions, where known; a path with another depth is bad.
         """
         events = self._format.read(batch)
+        if self._deletes_all:
+            events = _deletes(events)
         batch, rows, deleted = events.batch, events.rows, events.deleted
         made = np.zeros(batch.num_rows, np.bool_) if events.keys is None else ~nulls_of(events.keys)
         of_row = ~made & ~events.skipped
@@ -230,6 +236,8 @@ class KeyDecoder:
     def _order(self, events: Events) -> tuple[Mask, pa.Array]:
         """(mask of events without an ordering value, the encoded values)."""
         rows, count = events.rows, events.rows.num_rows
+        if self._deletes_all and self._ordering is not None:
+            return np.ones(count, np.bool_), self._ordering.unknown(count)
         if events.ordering is not None:
             empty = pa.scalar(b"" if pa.types.is_binary(events.ordering.type) else 0, events.ordering.type)
             return nulls_of(events.ordering), pc.fill_null(events.ordering, empty)
@@ -239,7 +247,7 @@ class KeyDecoder:
 
     def _order_faults(self, events: Events) -> pa.Array:
         """Why a record's ordering value cannot be used; null where it can, or where none is needed."""
-        if self._ordering is None or events.ordering is not None:
+        if self._ordering is None or events.ordering is not None or self._deletes_all:
             return pa.nulls(events.rows.num_rows, pa.string())
         free = events.deleted | events.skipped
         if events.unordered is not None:
@@ -273,7 +281,7 @@ class _RowOrder:
                 )
         self._fields = tuple(fields)
         self._merge_on_read = merge_on_read
-        ordering_kind(ordering_type(schema, fields))  # raises for a type that can't be ordered
+        self._kind = ordering_kind(ordering_type(schema, fields))  # raises for a type that can't be ordered
         self._floats = [name for name in fields if pa.types.is_floating(type_of(schema, name))]
 
     def read(self, rows: pa.Table) -> tuple[Mask, pa.Array]:
@@ -282,6 +290,10 @@ class _RowOrder:
         if values is None:
             return np.zeros(rows.num_rows, np.bool_), pa.array(np.zeros(rows.num_rows, np.int64))
         return nulls_of(values), ordering_codes(values)
+
+    def unknown(self, count: int) -> pa.Array:
+        """The encoded values of so many events without an ordering value."""
+        return pa.array([b""] * count, pa.binary()) if has_bytes(self._kind) else _zeros(count)
 
     def faults(self, rows: pa.Table, needed: Mask) -> pa.Array:
         """Why a row's ordering value cannot be used; null where it can. ``needed``: rows that must have one."""
@@ -302,6 +314,14 @@ class _RowOrder:
                 )
                 reason = pc.coalesce(reason, text_where(great, text))
         return reason
+
+
+def _deletes(events: Events) -> Events:
+    """The same events as deletes of their keys. A skipped one changes no row, and a truncate is skipped."""
+    return Events(
+        events.batch, events.rows, events.reason, ~events.skipped, events.by_key, events.skipped, events.keys,
+        lines=events.lines,
+    )  # fmt: skip
 
 
 def _heads(generator: KeyGenerator, ordering_fields: Sequence[str]) -> list[str]:
