@@ -81,12 +81,11 @@ FIXED_KEYS = (
         section=_CLUSTERING,
     ),
     ConfigKey(
-        "hoodie.index.bucket.engine",
+        "hoodie.bucket.index.partition.rule.type",
         Kind.CHOICE,
-        "BUCKET: how keys are distributed over buckets.",
-        default="SIMPLE",
-        values={"SIMPLE": "SIMPLE"},
-        refused_values={"CONSISTENT_HASHING": "only the simple engine is written; buckets that split need clustering"},
+        "BUCKET, simple engine: the kind of the expressions for numbers of buckets by partition.",
+        default="regex",
+        values={"REGEX": "regex"},
         section="Pull-type indexes",
     ),
 )
