@@ -173,7 +173,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
     index = r.attempt(lambda: index_options(r), None, *INDEX_CHOICE)
     schema = schema_options(r, records, state_index=index is None or index.type == STATE)
     metadata = metadata_options(r, index.type if index is not None else "")
-    services = service_options(r, index.type if index is not None else "")
+    services = service_options(r, index if index is not None else IndexOptions(""))
     port = r.attempt(lambda: _either(r, "--status-port", "--metrics-port", r.opt_number), None)
     host = r.attempt(lambda: _either(r, "--status-host", "--metrics-host", r.opt_text), None)
     dead_letters = dead_letter_options(r, source_class, base_path)
@@ -236,7 +236,7 @@ def services_of(entries: Sequence[Entry]) -> ServiceOptions:
     ConfigError names each entry that the job would also refuse; other keys are ignored.
     """
     r = resolve(REGISTRY, entries)
-    options = service_options(r, r.opt_text("hoodie.index.type") or "")
+    options = service_options(r, IndexOptions(r.opt_text("hoodie.index.type") or ""))
     if r.problems:
         raise ConfigError("\n".join(problem.text for problem in r.problems))
     return options

@@ -101,7 +101,9 @@ class Clustering(PlannedService):
         with self._or_rolled_back(instant):
             began_ms = job.env.clock_ms()
             begin_clustering(job.table, instant, job.env.clock_ms, job.env.lease.check, now.reach)
-            tasks = clustering_tasks(job.table, instant, job.file_run, options.max_memory, job.env.writer)
+            tasks = clustering_tasks(
+                job.table, instant, job.file_run, options.max_memory, job.env.writer, options.resize
+            )
             groups = frozenset(
                 group for group, time in job.table.timeline().pending_clusterings.items() if time == instant
             )

@@ -39,6 +39,10 @@ _ESCAPES = {
 }  # fmt: skip
 
 
+# What a plan changes: by partition path the number of resizes that it has seen, and the new nodes.
+Children = Mapping[str, tuple[int, Sequence[HashingNode]]]
+
+
 @dataclass(frozen=True)
 class HashingMetadata:
     """One file. ``instant``: the clustering's. ``num_buckets``: of the first ring. ``seq_no``: the number of resizes."""
@@ -183,23 +187,26 @@ def begin_ring(table: HoodieTable, partition: str, num_buckets: int) -> None:
             ) from None
 
 
-def write_resized(
-    table: HoodieTable, timeline: Timeline, instant: str, children: Mapping[str, tuple[int, Sequence[HashingNode]]]
-) -> None:
-    """Write the rings of a clustering before it completes; may be repeated.
+def ring_before(table: HoodieTable, timeline: Timeline, partition: str, seq_no: int) -> HashingMetadata:
+    """The metadata of a partition that a plan was made for; InstantConflictError when there is a newer one, or none.
 
-    ``children``: by partition path the number of resizes that the plan has seen, and its changes. InstantConflictError
-    when the ring was resized since the plan was made.
+    ``seq_no``: the number of resizes that the plan has seen.
     """
-    for partition, (seq_no, nodes) in sorted(children.items()):
-        now = load_ring(table, timeline, partition, marks=True)
-        if now is None or now.seq_no != seq_no:
-            raise InstantConflictError(
-                f"clustering {instant} of {table.base_path} was planned after {seq_no} resizes of partition "
-                f"{partition!r}, which has had {'no ring' if now is None else now.seq_no}: roll the plan back and plan again"
-            )
-        resized = now.resized(instant, nodes)
-        table.storage.replace(resized.path, resized.to_bytes())
+    now = load_ring(table, timeline, partition, marks=True)
+    if now is None or now.seq_no != seq_no:
+        raise InstantConflictError(
+            f"a clustering of {table.base_path} was planned after {seq_no} resizes of partition {partition!r}, which "
+            f"{'has no ring' if now is None else f'has had {now.seq_no}'}: roll the plan back and plan again"
+        )
+    return now
+
+
+def write_resized(table: HoodieTable, timeline: Timeline, instant: str, resized: Children) -> None:
+    """Write the rings of a clustering before it completes; may be repeated. InstantConflictError: see
+    :func:`ring_before`."""
+    for partition, (seq_no, nodes) in sorted(resized.items()):
+        metadata = ring_before(table, timeline, partition, seq_no).resized(instant, nodes)
+        table.storage.replace(metadata.path, metadata.to_bytes())
 
 
 def remove_rings(table: HoodieTable, instant: str) -> None:
@@ -242,7 +249,8 @@ def _nodes(found: Any, where: str) -> tuple[HashingNode, ...]:
 
 
 def _node(found: Any, where: str) -> HashingNode:
-    value, prefix, tag = (found.get(name) if isinstance(found, dict) else None for name in _NODE)
+    parts: list[Any] = [found.get(name) if isinstance(found, dict) else None for name in _NODE]
+    value, prefix, tag = parts
     deleted = tag == NodeTag.DELETE
     good = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= HASH_MASK and tag in list(NodeTag)
     # The prefix becomes a part of file names.
