@@ -65,7 +65,7 @@ def misplaced(table: Path) -> tuple[int, list[tuple[str, str]]]:
     for partition, ring in rings(table).items():
         now = {prefix for _, prefix in ring.nodes}
         for path in sorted((table / partition).iterdir()):
-            if path.name.endswith(".crc") or path.name == ".hoodie_partition_metadata":
+            if path.is_dir() or path.suffix in (".crc", ".cdc") or path.name == ".hoodie_partition_metadata":
                 continue
             file_id = path.name.lstrip(".").split("_")[0]
             prefix, _, number = file_id.rpartition("-")
@@ -83,5 +83,5 @@ def keys_of(table: Path, path: Path) -> list[str]:
         found: list[str] = pq.read_table(path, columns=["_hoodie_record_key"], partitioning=None)[0].to_pylist()
         return found
     blocks = scan_log_file(PosixStorage(str(table)), str(path.relative_to(table)))
-    data = [block for block in blocks if block.type.name.endswith("_DATA")]
+    data = [block for block in blocks if block.type.name in ("AVRO_DATA", "PARQUET_DATA")]
     return [key for block in data for key in block.read_table()["_hoodie_record_key"].to_pylist()]
