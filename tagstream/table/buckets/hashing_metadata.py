@@ -3,7 +3,9 @@
 ``consistent_hashing_metadata/<partition path>/<T>.hashing_meta`` is JSON of Hudi's HoodieConsistentHashingMetadata: the
 nodes after the clustering ``T``, or the first ones (``00000000000000``). The file of ``T`` counts from the completion of
 ``T`` on. ``<T>.commit`` in the same folder says that too, and still does when ``T`` is archived. Whoever reads the
-ring first after the completion makes this marker (``ConsistentBucketIndexUtils.loadMetadata`` of Hudi 1.2.0).
+ring first after the completion makes this marker (``ConsistentBucketIndexUtils.loadMetadata`` of Hudi 1.2.0). Up to
+version 7 no marker is made here: Hudi 0.15.0 makes its own in the partition, and where it finds one in its place, it cannot
+resize the partition again. Without a marker the files of the new nodes tell.
 
 A clustering writes its file before it completes, so the file of a clustering that is rolled back must be removed. Hudi
 would find base files of its unchanged nodes, and take it for one that was completed.
@@ -18,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from tagstream.table.errors import CorruptFileError, ForeignCommitError, InstantConflictError
-from tagstream.table.file_group.names import join, parse_base_file_name
+from tagstream.table.file_group.names import file_id_of, join
 from tagstream.table.keys.consistent_hash import HASH_MASK, HashingNode, HashRing, NodeTag
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.storage import META_FOLDER, Storage, each
@@ -136,9 +138,8 @@ def _load(
         if instant not in marked and not _is_completed(table, timeline, partition, instant, earlier):
             continue
         if marks and instant != FIRST_INSTANT and instant not in marked:
-            missing = {instant, FIRST_INSTANT} & set(instants) - marked
-            for each_instant in sorted(missing):
-                _mark(table.storage, partition, each_instant)
+            for each_instant in sorted({instant, FIRST_INSTANT} & set(instants) - marked):
+                _mark(table, partition, each_instant)
         return _read(table, partition, instant)
     return None
 
@@ -149,16 +150,17 @@ def _is_completed(table: HoodieTable, timeline: Timeline, partition: str, instan
         return True
     if any(i.time == instant for i in timeline.instants) or not timeline.is_archived(instant):
         return False  # it is pending, or was rolled back
-    # It is archived, or was rolled back by a writer that left its file. The base files of its new nodes tell.
+    # It is archived, or was rolled back by a writer that left its file. The files of its new nodes tell.
     before = {node.file_id for node in _read(table, partition, earlier).ring.nodes} if earlier is not None else set()
     new = {node.file_id for node in _read(table, partition, instant).ring.nodes} - before
-    bases = (parse_base_file_name(name) for name in table.storage.names(partition))
-    return any(base is not None and base.file_id in new for base in bases)
+    return any(file_id_of(name) in new for name in table.storage.names(partition))
 
 
-def _mark(storage: Storage, partition: str, instant: str) -> None:
+def _mark(table: HoodieTable, partition: str, instant: str) -> None:
+    if not table.config.has_completion_times:
+        return
     try:
-        storage.write_new(f"{hashing_folder(partition)}/{instant}{_COMMIT}", b"")
+        table.storage.write_new(f"{hashing_folder(partition)}/{instant}{_COMMIT}", b"")
     except FileExistsError:
         return  # another writer has just done the same
 
@@ -166,7 +168,7 @@ def _mark(storage: Storage, partition: str, instant: str) -> None:
 def mark_completed(table: HoodieTable, instant: str, partitions: Iterable[str]) -> None:
     """Make the markers of a clustering that is completed, in the partitions that it resized."""
     for partition in sorted(partitions):
-        _mark(table.storage, partition, instant)
+        _mark(table, partition, instant)
 
 
 def begin_ring(table: HoodieTable, partition: str, num_buckets: int) -> None:

@@ -34,9 +34,11 @@ from tagstream.table.services.metadata_changes import forget_in_metadata_table
 from tagstream.table.timeline.avro_timeline import ROLLBACK_METADATA, ROLLBACK_PLAN, read_record, write_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import (
+    CLUSTERING,
     COMPACTION,
     COMPLETED_ACTION,
     LOG_COMPACTION,
+    REPLACE_COMMIT,
     ROLLBACK,
     Instant,
     State,
@@ -208,6 +210,8 @@ def carry_out(table: HoodieTable, failed: Instant, time: str, requests: list[Rol
     # A compaction's plan is kept: log files may depend on it, and it must still be executed.
     for state in (State.INFLIGHT,) if failed.action in _PLAN_STAYS else (State.INFLIGHT, State.REQUESTED):
         storage.delete(table.instant_path(Instant(failed.time, failed.action, state)))
+        if failed.action == REPLACE_COMMIT:  # the plan of a clustering that was completed, from version 8 on
+            storage.delete(table.instant_path(Instant(failed.time, CLUSTERING, state)))
     files = tuple(rel for p in sorted(deleted) for rel in deleted[p])
     metadata = rollback_record(table, failed, time, requests, deleted, blocks)
     completed = table.instant_path(completed_instant(table, Instant(time, ROLLBACK, State.INFLIGHT), at_ms=0))

@@ -103,7 +103,8 @@ class Validation:
 
 
 def _is_hudis(name: str) -> bool:
-    return bool(name in METAFILE_NAMES or parse_base_file_name(name) or parse_log_file_name(name))
+    known = name in METAFILE_NAMES or _RING_MARKER.fullmatch(name)
+    return bool(known or parse_base_file_name(name) or parse_log_file_name(name))
 
 
 def _newest_stats(table: HoodieTable, timeline: Timeline) -> dict[str, WriteStat]:
