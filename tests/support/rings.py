@@ -65,7 +65,7 @@ def misplaced(table: Path) -> tuple[int, list[tuple[str, str]]]:
     for partition, ring in rings(table).items():
         now = {prefix for _, prefix in ring.nodes}
         for path in sorted((table / partition).iterdir()):
-            if path.is_dir() or path.suffix in (".crc", ".cdc") or path.name == ".hoodie_partition_metadata":
+            if path.is_dir() or path.suffix in (".crc", ".cdc", ".commit") or path.name == ".hoodie_partition_metadata":
                 continue
             file_id = path.name.lstrip(".").split("_")[0]
             prefix, _, number = file_id.rpartition("-")

@@ -112,7 +112,7 @@ def bucket_engine(r: Resolved, kind: str) -> str:
 def _check_consistent(r: Resolved, *, overwrite: bool) -> None:
     """ConfigError for what consistent hashing cannot do."""
     said = r.said(_ENGINE)
-    if r.text(_TABLE_TYPE) == COPY_ON_WRITE:
+    if given(r, _TABLE_TYPE) and r.text(_TABLE_TYPE) == COPY_ON_WRITE:
         raise ConfigError(
             f"{said} and {r.said(_TABLE_TYPE)}: consistent hashing is for merge-on-read tables only, as in Hudi on Spark; "
             f"set {_TABLE_TYPE}=MERGE_ON_READ, or use the simple engine"

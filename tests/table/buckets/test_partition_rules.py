@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -24,7 +26,7 @@ def table(tmp_path: Path) -> HoodieTable:
     return Writer.create(tmp_path, MERGE_ON_READ).table
 
 
-def keep(table: HoodieTable, instant: str = "0" * 14, **changes: object) -> None:
+def keep(table: HoodieTable, changes: Mapping[str, object] = MappingProxyType({}), instant: str = "0" * 14) -> None:
     content = {**KEPT, "instant": instant, **changes}
     table.storage.replace(f"{RULES_FOLDER}/{instant}.hashing_config", json.dumps(content).encode())
 
@@ -59,7 +61,7 @@ def test_the_rules_of_a_table_count(table: HoodieTable) -> None:
 def test_the_rules_of_a_pending_change_do_not_count(table: HoodieTable) -> None:
     keep(table)
     pending = "20260101000000700"
-    keep(table, pending, expressions="z,7")
+    keep(table, {"expressions": "z,7"}, pending)
     assert rules_of_table(table, table.timeline()) == BucketRules((("z", 7),), 2)
     table.storage.write_new(table.instant_path(Instant(pending, REPLACE_COMMIT, State.REQUESTED)), b"")
     assert rules_of_table(table, table.timeline()) == BucketRules((("a", 3), ("b.*", 5)), 2)
@@ -76,6 +78,6 @@ def test_the_rules_of_a_pending_change_do_not_count(table: HoodieTable) -> None:
     ],
 )
 def test_rules_that_cannot_be_used(table: HoodieTable, changes: dict[str, object], error: type[Exception]) -> None:
-    keep(table, **changes)
+    keep(table, changes)
     with pytest.raises(error, match="hashing_config"):
         rules_of_table(table, table.timeline())
