@@ -32,7 +32,9 @@ OUTSIDE: dict[str, frozenset[str]] = {
     origin: frozenset(names.split())
     for origin, names in {
         "classes and functions of Hudi, as the source of a fact": (
-            "BucketIdentifier.java HBasePutBatchSizeCalculator.getBatchSize HoodieHBaseIndexConfig HoodieIndex.java "
+            "BaseConsistentHashingBucketClusteringPlanStrategy BucketIdentifier.java ConsistentBucketIdentifier "
+            "ConsistentBucketIndexUtils.loadMetadata ConsistentHashingNode.toJsonString PartitionBucketIndexHashingConfig "
+            "RegexRuleEngine HBasePutBatchSizeCalculator.getBatchSize HoodieHBaseIndexConfig HoodieIndex.java "
             "KeyGenUtils.extractRecordKeysByFields PartitionPathEncodeUtils.escapeFileName "
             "SchemaChangeUtils.isTypeUpdateAllow SparkHoodieHBaseIndex checkIfValidCommit"
         ),
