@@ -35,7 +35,6 @@ LOG_COMPACTION = {
 }
 COMMIT_TIME = {"hoodie.write.record.merge.mode": "COMMIT_TIME_ORDERING"}
 BUCKETS = {"hoodie.index.type": "BUCKET", "hoodie.bucket.index.num.buckets": "2"}
-RINGS = {**BUCKETS, "hoodie.index.bucket.engine": "CONSISTENT_HASHING"}
 _PART = "hoodie.datasource.write.partitionpath."
 HIVE = {"hoodie.datasource.write.hive_style_partitioning": "true"}
 COMPACT = "call run_compaction(path => '{path}', op => '%s', options => 'hoodie.compact.inline.max.delta.commits=1')"
@@ -102,7 +101,6 @@ WRITTEN = {
         options={"hoodie.write.table.version": "6", "hoodie.write.auto.upgrade": "false"},
     ),
     "mor_v9_bucket": Shape(THREE, options=BUCKETS, stream=BUCKETS, moves=False),
-    "mor_v9_rings": Shape(THREE, options=RINGS, stream=RINGS, moves=False),
     "mor_v9_operation_field": Shape(THREE, options={"hoodie.allow.operation.metadata.field": "true"}),
     "cow_v9_parquet_metafile": Shape(THREE, mor=False, options={"hoodie.partition.metafile.use.base.format": "true"}),
     "mor_v6": Shape(FOUR, 6),
