@@ -45,6 +45,7 @@ from tagstream.streaming.job.pull_index import located_rows, table_as_of
 from tagstream.streaming.job.session import start_session
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import pack_by_group
+from tagstream.table.buckets.partition_rules import BucketRules
 from tagstream.table.file_group.bloom import DYNAMIC_V0, BloomParams
 from tagstream.table.file_group.names import instant_from_ms, new_file_id
 from tagstream.table.keys.bucket_hash import BucketHash
@@ -258,7 +259,7 @@ def run(args: argparse.Namespace, folder: Path, console: Console) -> list[Figure
         "INMEMORY": InMemoryIndex,
         "BLOOM": BloomIndex,
         "SIMPLE": SimpleIndex,
-        "BUCKET": lambda: BucketIndex(hashing),
+        "BUCKET": lambda: BucketIndex(hashing, BucketRules((), hashing.num_buckets)),
     }
     figures = []
     for keys in args.keys:

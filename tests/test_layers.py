@@ -25,10 +25,11 @@ MAY_IMPORT: dict[str, str] = {
     "table/file_group": "table table/storage table/schema table/timeline",
     "table/history": "table table/storage table/timeline table/file_group",
     "table/meta_client": "table table/keys table/storage table/timeline table/file_group table/history",
+    "table/buckets": "table table/keys table/storage table/timeline table/file_group table/meta_client",
     "table/metadata": "table table/keys table/storage table/schema table/timeline table/file_group table/history "
     "table/meta_client",
     "table/read": "table table/keys table/storage table/schema table/timeline table/file_group table/meta_client "
-    "table/metadata",
+    "table/buckets table/metadata",
     "index": "table/*",
     "catalog": "table table/schema table/storage table/timeline table/file_group table/meta_client",
     "streaming/options/keys": "table",
@@ -37,7 +38,7 @@ MAY_IMPORT: dict[str, str] = {
     "bootstrap": "table/* state",
     "streaming/source/decode": "table/* streaming state",
     "table/services": "table table/keys table/locks table/storage table/schema table/timeline table/file_group "
-    "table/history table/meta_client table/metadata table/read table/write",
+    "table/history table/meta_client table/buckets table/metadata table/read table/write",
     "streaming/options": "table/* catalog streaming index state streaming/options/keys streaming/source/decode",
     "streaming/source": "table/* streaming state streaming/source/decode streaming/options",
     "streaming/batch": "table/* streaming index state bootstrap streaming/source/decode streaming/options streaming/source",

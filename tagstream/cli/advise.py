@@ -16,6 +16,7 @@ from tagstream.cli.output import Column, Fact, Kind, Output
 from tagstream.cli.record_files import Sample, read_sample
 from tagstream.streaming.monitor.values import size
 from tagstream.streaming.source.record_settings import RecordSettings
+from tagstream.table.buckets.hashing_metadata import CONSISTENT_HASHING, HASHING_FOLDER
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import listed_by_metadata
 
@@ -107,6 +108,8 @@ def properties(choice: Choice, m: Measures) -> dict[str, str]:
             out["hoodie.bloom.index.update.partition.path"] = "true"
         case "GLOBAL_SIMPLE":
             out["hoodie.simple.index.update.partition.path"] = "true"
+        case "BUCKET" if m.bucketed_by == HASHING_FOLDER:
+            out["hoodie.index.bucket.engine"] = CONSISTENT_HASHING
         case "BUCKET":
             count = m.bucket_count if m.bucketed_by else m.buckets
             out["hoodie.bucket.index.num.buckets"] = "(as the table was made with)" if count is None else str(count)
@@ -164,8 +167,6 @@ def _against(name: str, m: Measures) -> str | None:
     """The reason that excludes an index whatever its cost; None without one."""
     if m.bucketed_by and name != "BUCKET":
         return f"the table is bucketed (seen by {m.bucketed_by}); its readers and writers expect a key in its bucket"
-    if m.bucketed_by and ".bucket_index" in m.bucketed_by:
-        return "the table uses consistent hashing buckets, which this version does not write"
     if m.tied_to_partition and name in _GLOBAL_ONLY:
         return (
             f"global: but the table has {m.keys_twice:,} of the sample's {m.keys:,} keys in several partitions"

@@ -12,10 +12,11 @@ from tagstream.cli.exclusive import Exclusive, changing
 from tagstream.cli.output import Column, Fact, Output
 from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.names import next_instant
+from tagstream.table.keys.hash_fields import RELEASES
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.services.clustering import ClusteringResult, cluster, rollback_clustering
-from tagstream.table.services.clustering_options import ClusteringOptions
+from tagstream.table.services.clustering_options import ClusteringOptions, ResizeOptions
 from tagstream.table.services.clustering_plan import plan_clustering, schedule_clustering
 from tagstream.table.services.compaction import CompactionResult, compact
 from tagstream.table.services.compaction_plan import plan_compaction, schedule_compaction
@@ -137,6 +138,27 @@ def _add_cluster(out: argparse.ArgumentParser) -> None:
             f"--{flag}", type=int, metavar="N", default=default, help=f"{_PLAN}.{key} (default: {default})"
         )
     out.add_argument("--partition-regex", metavar="REGEX", help=f"{_PLAN}.partition.regex.pattern")
+    resize = out.add_argument_group("consistent hashing", "the table's buckets are split and merged")
+    for flag, kind, unset, key in (
+        ("max-buckets", int, None, "max.num.buckets"),
+        ("min-buckets", int, None, "min.num.buckets"),
+        ("split-threshold", float, defaults.resize.split_threshold, "split.threshold"),
+        ("merge-threshold", float, defaults.resize.merge_threshold, "merge.threshold"),
+    ):
+        shown = "the number a partition began with" if unset is None else unset
+        resize.add_argument(
+            f"--{flag}", type=kind, metavar="N", default=unset, help=f"hoodie.bucket.index.{key} (default: {shown})"
+        )
+    most = defaults.resize.max_file_bytes
+    resize.add_argument(
+        "--max-file-bytes", type=int, metavar="N", default=most, help=f"hoodie.parquet.max.file.size (default: {most})"
+    )
+    resize.add_argument(
+        "--hash-fields", metavar="A,B", help="hoodie.bucket.index.hash.field (default: the record key fields)"
+    )
+    resize.add_argument(
+        "--key-release", choices=RELEASES, default="1.x", help="tagstream.bucket.index.key.release (default: 1.x)"
+    )
 
 
 def _show_cluster(table: HoodieTable, arguments: argparse.Namespace, out: Output, clock_ms: Clock) -> None:
@@ -198,7 +220,9 @@ def _cluster(
     todo = pending if arguments.execute is None else [_checked(table, "clustering", arguments.execute, pending)]
 
     def carry_out(instant: str) -> ClusteringResult:
-        return cluster(table, instant, clock_ms, alone.check, max_memory=options.max_memory, hold=alone.hold)
+        return cluster(
+            table, instant, clock_ms, alone.check, max_memory=options.max_memory, hold=alone.hold, resize=options.resize
+        )
 
     done = [carry_out(instant) for instant in todo]
     if arguments.execute is None:
@@ -223,9 +247,22 @@ def _clustering_options(arguments: argparse.Namespace) -> ClusteringOptions:
         small_file_limit=arguments.small_file_limit,
         target_file_bytes=arguments.target_file_bytes,
         max_groups=arguments.max_groups,
-        sort_columns=tuple(name.strip() for name in (arguments.sort_columns or "").split(",") if name.strip()),
+        sort_columns=_names(arguments.sort_columns),
         partition_regex=arguments.partition_regex,
+        resize=ResizeOptions(
+            most=arguments.max_buckets,
+            least=arguments.min_buckets,
+            split_threshold=arguments.split_threshold,
+            merge_threshold=arguments.merge_threshold,
+            max_file_bytes=arguments.max_file_bytes,
+            hash_fields=_names(arguments.hash_fields),
+            key_release=arguments.key_release,
+        ),
     )
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
 def _pending_compactions(timeline: Timeline) -> list[str]:
@@ -255,7 +292,7 @@ COMMANDS = (
     ),
     changing(
         "cluster",
-        "merge small file groups into new ones, sorted by columns if requested",
+        "merge small file groups into new ones, sorted by columns if requested; split and merge buckets",
         _add_cluster,
         _show_cluster,
         _cluster,

@@ -141,7 +141,7 @@ def _prepared_overwrite(table: HoodieTable, arguments: argparse.Namespace, out: 
     """The new rows, and the file groups that they replace. Nothing is changed. The rows exist only inside the block."""
     settings = RecordSettings.of(arguments.props, arguments.hoodie_conf)
     table.check_writable(keeps_metadata=True)
-    check_bucketed(table, wanted=False)
+    check_bucketed(table, None)
     spec = settings.decode_spec(table).fitted(table)
     ahead = settings.columns_ahead(table, spec)
     if ahead:
@@ -259,7 +259,7 @@ def _show_kept(found: _KeptRows, out: Output) -> None:
 def _prepared_dedup(table: HoodieTable, arguments: argparse.Namespace, out: Output) -> Iterator[_KeptRows]:
     """The rows to write. Nothing is changed. The rows exist only inside the block."""
     table.check_writable(keeps_metadata=True)
-    check_bucketed(table, wanted=False)
+    check_bucketed(table, None)
     global_keys, timeline = not arguments.by_partition, table.timeline()
     out.progress("looking for duplicate keys")
     partitions = doubled_partitions(table, global_keys=global_keys)

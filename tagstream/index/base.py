@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -138,6 +138,19 @@ class HoodieIndex(ABC):
 
         A moved key is in it once, with its new location. A task's next attempt may call it again with the same rows.
         """
+
+    def before_commit(self, table: HoodieTable, partitions: Collection[str]) -> None:  # noqa: B027 - most keep no files
+        """Write the index's own files of a batch's partitions, on the driver, before the batch is committed.
+
+        ForeignCommitError when another writer has written different ones since the batch began.
+        """
+
+    def clustered(self, table: HoodieTable, written: Sequence[WriteStatus], partitions: Collection[str]) -> bool:  # noqa: ARG002 - for those that keep file groups in memory
+        """A clustering of this process has replaced file groups of ``partitions``. ``written``: its new files.
+
+        Returns False when the index must be started again.
+        """
+        return True
 
     def complete_commit(self, instant: str, deleted: pa.Array) -> None:  # noqa: B027 - only for those with places of their own
         """The instant is completed and can no longer be rolled back; ``deleted``: the record keys it deleted.

@@ -7,14 +7,17 @@ from dataclasses import dataclass, field
 from tagstream.index.base import HoodieIndex
 from tagstream.index.bloom import BloomIndex, BloomIndexOptions, GlobalBloomIndex
 from tagstream.index.bucket import BucketIndex
+from tagstream.index.consistent_bucket import ConsistentBucketIndex
 from tagstream.index.hbase_index import HbaseIndex
 from tagstream.index.hbase_options import MAX_ROW_BYTES, HbaseOptions
 from tagstream.index.no_look_up import NoLookUp
 from tagstream.index.record_index import GlobalRecordLevelIndex, RecordLevelIndex
 from tagstream.index.simple import GlobalSimpleIndex, InMemoryIndex, SimpleIndex
+from tagstream.table.buckets.hashing_metadata import CONSISTENT_HASHING, SIMPLE_ENGINE
+from tagstream.table.buckets.partition_rules import EXPRESSIONS
 from tagstream.table.config import ConfigKey, Kind
 from tagstream.table.errors import ConfigError
-from tagstream.table.keys.bucket_hash import RELEASES
+from tagstream.table.keys.hash_fields import RELEASES
 from tagstream.table.option_fields import derived, option
 
 STATE = "STATE"
@@ -34,8 +37,6 @@ INDEX_TYPES: dict[str, type[HoodieIndex]] = {
         InMemoryIndex,
     )
 }
-
-
 _INDEX = "Index"  # a section of the documentation
 _MOVES = (
     "a record with another partition moves the row there; when false it is written to the partition of the existing row"
@@ -97,11 +98,27 @@ class IndexOptions:
     num_buckets: int = option(
         "hoodie.bucket.index.num.buckets",
         Kind.INT,
-        "BUCKET: number of buckets (file groups) in each partition. It is fixed when the table is made "
-        "and is in none of its properties: always set the same number (Flink's default is 4).",
+        "BUCKET: number of buckets (file groups) in each partition. With the simple engine it is fixed when the table is "
+        "made and is in none of its properties: always set the same number (Flink's default is 4). With consistent "
+        "hashing a new partition begins with this number.",
         default=256,
         minimum=1,
         maximum=99_999_999,
+    )
+    bucket_engine: str = option(
+        "hoodie.index.bucket.engine",
+        Kind.CHOICE,
+        "BUCKET: how keys are distributed over buckets. With `CONSISTENT_HASHING` (merge-on-read only) clusterings split "
+        "large buckets and merge small ones.",
+        default=SIMPLE_ENGINE,
+        values={name: name for name in (SIMPLE_ENGINE, CONSISTENT_HASHING)},
+    )
+    partition_expressions: str | None = option(
+        EXPRESSIONS,
+        Kind.STRING,
+        "BUCKET, simple engine: numbers of buckets by partition, as `regex,number;regex,number`. The first regex that is "
+        "found in the partition path counts, else hoodie.bucket.index.num.buckets. A regex cannot have a comma.",
+        default_note="the rules that the table keeps, if any",
     )
     bucket_fields: tuple[str, ...] = option(
         "hoodie.bucket.index.hash.field",
@@ -141,6 +158,16 @@ class IndexOptions:
         return self.type == STATE and not self.appends
 
     @property
+    def engine(self) -> str | None:
+        """The engine of the bucket index; None for another index."""
+        return self.bucket_engine if self.type == BucketIndex.name else None
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether it is the bucket index with consistent hashing."""
+        return self.engine == CONSISTENT_HASHING
+
+    @property
     def moves(self) -> bool:
         """Whether a row whose partition field changes moves to its new partition, if the index is a global one."""
         said = self.update_partition_path if self.hbase is None else self.hbase.update_partition_path
@@ -155,8 +182,15 @@ class IndexOptions:
         return MAX_ROW_BYTES - prefix
 
 
+def is_consistent_class(name: str) -> bool:
+    """Whether a class of Hudi (``hoodie.index.class``) is the bucket index with consistent hashing."""
+    return name.rpartition(".")[2] in {c.rpartition(".")[2] for c in ConsistentBucketIndex.java_classes}
+
+
 def type_of_class(name: str) -> str:
     """The index type of a class of Hudi (``hoodie.index.class``); ConfigError for another class."""
+    if is_consistent_class(name):
+        return BucketIndex.name
     for kind, index in INDEX_TYPES.items():
         if name in index.java_classes or name.rpartition(".")[2] in {c.rpartition(".")[2] for c in index.java_classes}:
             return kind
@@ -173,4 +207,4 @@ def make_index(options: IndexOptions, record_key_fields: tuple[str, ...]) -> Hoo
     index = INDEX_TYPES.get(options.type)
     if index is None:
         raise ConfigError(f"hoodie.index.type = {options.type}: there is no such index")
-    return index.make(options, record_key_fields)
+    return (ConsistentBucketIndex if options.is_consistent else index).make(options, record_key_fields)

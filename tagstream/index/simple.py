@@ -6,6 +6,7 @@ dictionary on the driver. It is for small tables and for tests.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,8 @@ from pyspark.sql import DataFrame
 from tagstream.index.base import HoodieIndex, TableAsOf, location_schema
 from tagstream.index.lookup import EVERYWHERE, BatchKeys, Lookup, SliceTask, collect_keys, pack, scan_all
 from tagstream.spark_release import from_arrow
+from tagstream.table.meta_client.hoodie_table import HoodieTable
+from tagstream.table.timeline.commit_metadata import WriteStatus
 
 if TYPE_CHECKING:
     from tagstream.index.registry import IndexOptions
@@ -103,6 +106,10 @@ class InMemoryIndex(HoodieIndex):
     def make(cls, options: IndexOptions, record_key_fields: tuple[str, ...]) -> InMemoryIndex:  # noqa: ARG003
         """It has no options."""
         return cls()
+
+    def clustered(self, table: HoodieTable, written: Sequence[WriteStatus], partitions: Collection[str]) -> bool:  # noqa: ARG002
+        """The keys are in other file groups now, and must be loaded again."""
+        return False
 
     def __len__(self) -> int:
         return len(self._places)

@@ -13,6 +13,7 @@ from tagstream.table.storage.opening import open_storage
 from tagstream.table.storage.storage import Storage
 from tests.behaviours import lock_places
 from tests.behaviours import storages as s
+from tests.behaviours.index_cases import CONSISTENT
 from tests.support.hbase import LOOPBACK, HbaseServer
 
 _numbers = count()
@@ -36,7 +37,8 @@ def conf_of(request: pytest.FixtureRequest) -> Callable[[str], dict[str, str]]:
 
     def options(index: str) -> dict[str, str]:
         if index not in made:
-            made[index] = {"hoodie.index.type": index, **_more(index, request)}
+            kind = "BUCKET" if index == CONSISTENT else index
+            made[index] = {"hoodie.index.type": kind, **_more(index, request)}
         return made[index]
 
     return options
@@ -45,6 +47,8 @@ def conf_of(request: pytest.FixtureRequest) -> Callable[[str], dict[str, str]]:
 def _more(index: str, request: pytest.FixtureRequest) -> dict[str, str]:
     if index == "BUCKET":
         return {"hoodie.bucket.index.num.buckets": "3"}
+    if index == CONSISTENT:
+        return {"hoodie.bucket.index.num.buckets": "3", "hoodie.index.bucket.engine": "CONSISTENT_HASHING"}
     if index == "RECORD_INDEX":
         return {
             "hoodie.record.index.update.partition.path": "true",

@@ -105,6 +105,7 @@ class Case:
 
 
 BLANKS = 100_000
+CONSISTENT = "BUCKET with consistent hashing"  # the name of the second engine among the types of indexes
 
 CASES = (
     Case("empty table", tuple(row(f"k{n}", f"p{n % 3}", 10, "new") for n in range(9)), layouts=True),

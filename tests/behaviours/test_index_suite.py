@@ -19,6 +19,7 @@ from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.write.commit import complete
 from tests.behaviours.index_cases import (
+    CONSISTENT,
     LAYOUTS,
     SCHEMA,
     Case,
@@ -38,13 +39,14 @@ from tests.support.table_version import has_metadata, table_version
 
 pytestmark = pytest.mark.spark
 STATE = "STATE"
-INDEXES = [STATE, *sorted(INDEX_TYPES)]
+INDEXES = [STATE, CONSISTENT, *sorted(INDEX_TYPES)]
+BUCKETS = ("BUCKET", CONSISTENT)
 Make = Callable[..., StreamCase]
 NAMES = [f["name"] for f in SCHEMA["fields"]]
 
 
 def is_global(index: str) -> bool:
-    return index == STATE or INDEX_TYPES[index].is_global
+    return index == STATE or (index != CONSISTENT and INDEX_TYPES[index].is_global)
 
 
 def keeps_deletes(index: str, table_type: str) -> bool:
@@ -55,7 +57,7 @@ def keeps_deletes(index: str, table_type: str) -> bool:
     small group. The others put an insert into a new base file, as all but the bucket do where a metadata table of version
     8 or later lists the files.
     """
-    into_logs = ("BUCKET",) if table_version() >= 8 and has_metadata() else ("BUCKET", "INMEMORY", "HBASE")
+    into_logs = BUCKETS if table_version() >= 8 and has_metadata() else (*BUCKETS, "INMEMORY", "HBASE")
     return index == STATE or (index in into_logs and table_type == "MERGE_ON_READ")
 
 
@@ -83,8 +85,8 @@ def read_rows(case: StreamCase) -> list[Row]:
 
 # One of each family, and none that others end with.
 # Each case in a batch of its own, of one index of each family; the others are a matrix.
-APART = ("STATE", "BUCKET", "GLOBAL_BLOOM", "RECORD_INDEX")
-IN_FIRST = ("STATE", "RECORD_INDEX", "BUCKET", "GLOBAL_SIMPLE", "GLOBAL_BLOOM")
+APART = ("STATE", "BUCKET", CONSISTENT, "GLOBAL_BLOOM", "RECORD_INDEX")
+IN_FIRST = ("STATE", "RECORD_INDEX", "BUCKET", CONSISTENT, "GLOBAL_SIMPLE", "GLOBAL_BLOOM")
 
 
 @pytest.mark.platform("each index", only=("one partition field-MERGE_ON_READ-together",))
@@ -108,6 +110,7 @@ IN_FIRST = ("STATE", "RECORD_INDEX", "BUCKET", "GLOBAL_SIMPLE", "GLOBAL_BLOOM")
 )
 def test_every_case(tmp_path: Path, make_case: Make, index: str, layout: str, table_type: str, batches: str) -> None:
     shape = LAYOUTS[layout]
+    table_type = "MERGE_ON_READ" if index == CONSISTENT else table_type
     case = make_case(tmp_path, index, shape, table_type)
     cases = cases_for(shape, is_global=is_global(index))
     cases = combined(cases) if batches == "together" else cases
@@ -137,7 +140,7 @@ def replayed(case: StreamCase, expected: Expected) -> None:
 
 
 @pytest.mark.platform("a failed commit")
-@pytest.mark.extended("more indexes of the same family", first=("STATE", "BUCKET"))
+@pytest.mark.extended("more indexes of the same family", first=("STATE", "BUCKET", CONSISTENT))
 def test_a_failed_commit_is_rolled_back_and_done_again(
     tmp_path: Path, make_case: Make, index: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

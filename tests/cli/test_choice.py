@@ -9,6 +9,7 @@ import pytest
 
 from tagstream.cli.advise import INDEXES, INMEMORY_KEYS, SIMPLE_BYTES, properties, rank
 from tagstream.cli.advise_measures import Measures
+from tagstream.table.buckets.hashing_metadata import HASHING_FOLDER
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE
 
 # A large table without moves whose keys lie all over, changed in one thing each time.
@@ -43,7 +44,7 @@ MOVING: dict[str, Any] = {"moves": 150, "doubled": 200}
         ({"global_keys": False, "own_files_left": 1, "rows": 10}, ["BLOOM", "STATE"]),
         ({"bucketed_by": "00000000-1", "bucket_count": 4, "own_files_left": 1}, ["BUCKET"]),
         ({"bucketed_by": "00000000-1", **MOVING}, ["BUCKET"]),
-        ({"bucketed_by": ".hoodie/.bucket_index"}, []),
+        ({"bucketed_by": HASHING_FOLDER}, ["BUCKET"]),
         ({"inserts": 900, "updates": 100}, ["STATE"]),
         ({"base_files": 0, "own_files_left": 0, "files_left": 0, "simple_bytes": 1}, ["STATE", "SIMPLE"]),
         ({"metadata_partitions": ("files", "record_index")}, ["STATE"]),
@@ -74,5 +75,9 @@ def test_reasons_have_the_numbers() -> None:
     assert "has record index" in reason("RECORD_INDEX", metadata_partitions=("record_index",))
     tied = rank(replace(PLAIN, global_keys=False))[0]
     assert properties(tied, replace(PLAIN, global_keys=False))["index.global.enabled"] == "false"
+    ring = replace(PLAIN, bucketed_by=HASHING_FOLDER)
+    assert properties(rank(ring)[0], ring) == {
+        "hoodie.index.type": "BUCKET", "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
+    }  # fmt: skip
     one = replace(PLAIN, bucketed_by="00000000-1", bucket_count=None)
     assert properties(rank(one)[0], one)["hoodie.bucket.index.num.buckets"] == "(as the table was made with)"

@@ -12,6 +12,7 @@ from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.validate import validate
 from tests.cli.running import run, run_json, state_of
+from tests.table.buckets.ring_writer import RingWriter
 from tests.table.writer import START_MS, Writer, row
 
 pytestmark = pytest.mark.table_versions(6, 9)
@@ -160,6 +161,27 @@ def test_cluster(tmp_path: Path) -> None:
     assert run_json("table", "cluster", *at, "--yes", "--take-back", instant)["taken_back"] == instant
     assert rows(writer) == wanted
     assert not writer.table.timeline().pending_clusterings
+
+
+def test_cluster_resizes_buckets(tmp_path: Path) -> None:
+    writer = RingWriter.of(tmp_path).fill()
+    wanted, at = rows(writer), ("--target-base-path", writer.table.base_path)
+    run_json("table", "cluster", *at, "--yes")  # by default every partition keeps its number of buckets
+    writer.judge(0, {2})
+    planned, done = both(writer, "cluster", "--max-buckets", "4", "--split-threshold", "0.000001")
+    assert [(g["partition_path"], g["file_groups"], g["outputs"]) for g in planned["groups"]] == [
+        (partition, 1, 2) for partition in ("p0", "p1", "p2") for _ in range(2)
+    ]
+    assert done["replaced"] == 6
+    writer.judge(1, {4})
+    merge = ("--min-buckets", "1", "--merge-threshold", "9")
+    instant = run_json("table", "cluster", *at, *merge, "--schedule", "--yes")["planned"]
+    run("table", "cluster", *at, "--execute", instant, "--hash-fields", "part", "--yes", code=2)
+    assert run_json("table", "cluster", *at, "--execute", instant, "--hash-fields", "id", "--yes")["instants"] == [
+        instant
+    ]
+    writer.judge(2, range(1, 4))
+    assert rows(writer) == wanted
 
 
 def test_what_a_killed_command_left_goes_with_the_next_one(writer: Writer) -> None:

@@ -135,11 +135,6 @@ READ = {
         options={"hoodie.schema.on.read.enable": "true"},
         refused="total",
     ),
-    "mor_v9_consistent_hashing": Shape(
-        (FIRST, CHANGED),
-        options={**BUCKETS, "hoodie.index.bucket.engine": "CONSISTENT_HASHING"},
-        refused="consistent hashing",
-    ),
     "cow_v9_no_keys": Shape(
         (write(rows(range(24)), "bulk_insert"),),
         mor=False,

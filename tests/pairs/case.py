@@ -165,7 +165,7 @@ def run_stream(spark: SparkSession, options: Options) -> Quiet:
         if options.source.transformers:
             check_before_spark(options, os.environ, NEEDS)
             options = with_transformed_schema(spark, options)
-        check_stream(check_start(options, os.environ, now_ms(), NEEDS).table, options.index.type)
+        check_stream(check_start(options, os.environ, now_ms(), NEEDS).table, options.index)
         table = open_table(options, now_ms())
         watch.table_opened(table)
         stream(spark, options, table, shown, StopFlag(), CrashPlan(), now_ms, watch)

@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import redirect_stderr
+from pathlib import Path
 from typing import Any
 
 from tagstream.cli.main import main as tagstream
@@ -22,6 +23,7 @@ from tests.simulation.model import Entry, Ident, Unknown
 from tests.simulation.values import BY_NAME
 from tests.simulation.world import World
 from tests.support.hudi_rs import read_table
+from tests.support.rings import misplaced
 
 # A part of a clean, of a partition's delete, of a service: the next run, or the same command once more, ends or undoes it.
 _WHAT_A_FAULT_LEAVES = re.compile(
@@ -61,6 +63,7 @@ def deep(world: World) -> list[str]:
     found += [f"validate: {problem}" for problem in _first(problems)]
     found += _filters(world, table, want)
     found += _past(world, table)
+    found += [f"rings: {text}" for text in _first(_rings(world))]
     found += _first(_changes(world, table))
     return found + _index(world)
 
@@ -115,6 +118,13 @@ def hudi_rs_can(world: World, table: HoodieTable) -> bool:
         archived = any(timeline.is_archived(log.time) for s in logs_alone for log in s.log_files)
         return not archived and not (logs_alone and table.config.metadata_partitions)
     return True
+
+
+def _rings(world: World) -> Iterator[str]:
+    """Records outside of their buckets. A key of two fields is hashed by its values, which this check does not know."""
+    if world.settings.rings and not world.settings.two_keys:
+        for name, key in misplaced(Path(world.path))[1]:
+            yield f"{key} lies in {name}, which is not its bucket"
 
 
 def _gone(world: World, table: HoodieTable) -> Iterator[str]:

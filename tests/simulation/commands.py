@@ -47,6 +47,8 @@ def cluster(world: World) -> None:
     more += ["--target-file-bytes", random.choice(("2000", "1000000000"))]
     if random.random() < 0.5:
         more += ["--sort-columns", random.choice(world.columns) if "nest" not in world.columns else "id"]
+    if world.settings.rings:
+        more += ["--max-buckets", "8", "--min-buckets", "1", "--split-threshold", random.choice(("100", "0.000001"))]
     world.index_is_whole = False
     operate(world, *table_command(world, "cluster", *more), calls=100)
 

@@ -21,6 +21,7 @@ from tests.simulation.world import World
 _STEPS = 10
 _SHARED = 0.5  # of the histories that may have two streams
 _LOGGED = 0.2  # of the histories, whose tables have change files
+_RINGS = 0.6  # of the tables with a bucket index
 LONGEST_S = 300  # a history takes a second or two, on a slow machine ten times that
 
 
@@ -42,6 +43,9 @@ class Program:
         other = Random(f"change files of {seed}")
         if other.random() < _LOGGED:
             settings = replace(settings, change_files=other.choice([mode.value for mode in LoggingMode]))
+        rings = Random(f"rings of {seed}")
+        if rings.random() < _RINGS:
+            settings = settings.with_rings(rings)
         return Program(seed, settings, tuple(draw(random, settings, random.randint(steps // 2, steps))))
 
     @staticmethod

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.index.base import TableAsOf
-from tagstream.index.bucket import BucketIndex
+from tagstream.index.bucket import HoodieBucketIndex
 from tagstream.state.layout import has_bytes
 from tagstream.state.ordering import encode_known
 from tagstream.streaming.batch.context import JobContext
@@ -36,14 +36,14 @@ def located_by_index(
     look, profile = table_as_of(job, None), job.read_profile()
     spec = PullSpec(profile, job.decode.ordering_kind, index.is_global, index.update_partition_path)
     write_tasks = WriteTasks(job.env.meta.shuffle_partitions, profile.write_tasks)
-    if isinstance(index, BucketIndex):
+    if isinstance(index, HoodieBucketIndex):
         spec = replace(spec, locate=index.places(look, instant).locate)
     elif not index.knows_ordering and spec.ordering != "none":
         spec = replace(spec, resolve=_Resolver(look))
     out: list[tuple[int, bytes | None, str | None]] = []
     for label, values in sorted(keyed.items()):
         records = unpack(values)
-        found = None if isinstance(index, BucketIndex) or job.overwrites else _found(job, look, records)
+        found = None if isinstance(index, HoodieBucketIndex) or job.overwrites else _found(job, look, records)
         located, counts = tag_pulled(label, records, found, spec)
         out += zip(*packed_columns(label, located, None, counts, write_tasks), strict=True)
     return out

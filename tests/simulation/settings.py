@@ -33,7 +33,7 @@ class Settings:
     the partitions of the metadata table, "" for none. ``services``: properties that the stream runs its services with.
     ``remembers``: no checkpoint is lost, so events come late for deleted keys, too. ``streams``: how many write to the table
     at the same time, under its lock, each with events of the same keys. ``change_files``: what the table logs of its changes
-    (``LoggingMode``), "" for nothing.
+    (``LoggingMode``), "" for nothing. ``rings``: its buckets are those of consistent hashing, and clusterings resize them.
     """
 
     version: int = 6
@@ -62,6 +62,7 @@ class Settings:
     remembers: bool = False
     streams: int = 1
     change_files: str = ""
+    rings: bool = False
 
     @staticmethod
     def draw(random: Random) -> Settings:
@@ -115,6 +116,23 @@ class Settings:
         """With a second stream, where two may share a table as the oracle knows it."""
         may = self.index == "FLINK_STATE" and not self.changes and not self.partial
         return replace(self, streams=2) if may else self
+
+    def with_rings(self, random: Random) -> Settings:
+        """With consistent hashing, where buckets can have it; the stream mostly resizes them itself."""
+        if self.index != "BUCKET" or self.table_type != MERGE_ON_READ:
+            return self
+        mode = random.choice(("inline", "async.enabled", ""))
+        told = {
+            "hoodie.index.bucket.engine": "CONSISTENT_HASHING",
+            "hoodie.bucket.index.max.num.buckets": random.choice(("2", "5", "16")),
+            "hoodie.bucket.index.min.num.buckets": random.choice(("1", "2")),
+            "hoodie.bucket.index.split.threshold": random.choice(("2.0", "0.000001", "0.05")),
+            "hoodie.bucket.index.merge.threshold": random.choice(("0.2", "0.000001")),
+        }
+        if mode:
+            told[f"hoodie.clustering.{mode}"] = "true"
+            told[f"hoodie.clustering.{mode.removesuffix('.enabled')}.max.commits"] = random.choice(("1", "2"))
+        return replace(self, rings=True, services=tuple(sorted({**dict(self.services), **told}.items())))
 
     @staticmethod
     def from_json(doc: dict[str, Any]) -> Settings:

@@ -32,9 +32,13 @@ OUTSIDE: dict[str, frozenset[str]] = {
     origin: frozenset(names.split())
     for origin, names in {
         "classes and functions of Hudi, as the source of a fact": (
-            "BucketIdentifier.java HBasePutBatchSizeCalculator.getBatchSize HoodieHBaseIndexConfig HoodieIndex.java "
-            "KeyGenUtils.extractRecordKeysByFields PartitionPathEncodeUtils.escapeFileName ProtoConversionUtil "
-            "SchemaChangeUtils.isTypeUpdateAllow SparkHoodieHBaseIndex checkIfValidCommit"
+            "BaseConsistentHashingBucketClusteringPlanStrategy BucketIdentifier.java "
+            "ConsistentBucketIdentifier ConsistentBucketIndexUtils.loadMetadata "
+            "ConsistentHashingNode.toJsonString HBasePutBatchSizeCalculator.getBatchSize "
+            "HoodieHBaseIndexConfig HoodieIndex.java KeyGenUtils.extractRecordKeysByFields "
+            "PartitionBucketIndexHashingConfig PartitionPathEncodeUtils.escapeFileName ProtoConversionUtil RegexRuleEngine "
+            "SchemaChangeUtils.isTypeUpdateAllow SparkHoodieHBaseIndex checkIfValidCommit "
+            "partition_bucket_index_manager"
         ),
         "members and properties of Hudi that this writer does not use by their whole name": (
             "partitionDepth ordering.fields hoodie.schema.on.read.enable hoodie.streamer.ingestion.targetBasePath"

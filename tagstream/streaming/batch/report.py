@@ -9,6 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
@@ -77,12 +78,13 @@ def report_of(
     """The report of a batch by its ``counts`` of records and its write statuses. Its time and its index are not known
     yet.
     """
+    kinds: dict[str, Any] = {kind: counts[kind] for kind in KINDS}
     return BatchReport(
         batch_id=batch_id,
         instant=instant,
         replayed=False,
         records=counts["records"] + counts["quarantined"] + counts["skipped"],
-        **{kind: counts[kind] for kind in KINDS},
+        **kinds,
         files=len(statuses),
         bytes=sum(s.stat.total_write_bytes for s in statuses),
         seconds=0.0,

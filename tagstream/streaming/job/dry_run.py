@@ -139,7 +139,7 @@ def _table_rows(page: Page, options: Options, table: HoodieTable, timeline: Time
         page.row("pending instants", f"{len(timeline.pending):,} ({shown}{', ...' if timeline.pending[3:] else ''})")
     if config.metadata_partitions:
         page.row("metadata table", _metadata(options, table))
-    problem = stream_problem(table, options.index.type)
+    problem = stream_problem(table, options.index)
     if problem is not None:
         page.row("a stream", f"will not start: {problem}")
 
@@ -173,7 +173,7 @@ def _decide(
     """What a start would do, and whether it would succeed. The files that an index load would read are added to the
     page.
     """
-    problem = None if options.run.bootstrap_only else stream_problem(table, options.index.type)
+    problem = None if options.run.bootstrap_only else stream_problem(table, options.index)
     if problem is not None:
         return f"end with an error: {problem}", False
     then = "end" if options.run.bootstrap_only else "stream"

@@ -110,7 +110,7 @@ def run_job(options: Options, env: MutableMapping[str, str], clock_ms: Callable[
 def _looked_at(options: Options, env: Mapping[str, str], now_ms: int, needs: SparkNeeds, watch: Watch) -> Ready:
     watch.step("checking source, table and checkpoint")
     ready = check_start(options, env, now_ms, needs)
-    check_stream(ready.table, options.index.type)
+    check_stream(ready.table, options.index)
     for warning in ready.warnings:
         LOG.warning(warning)
     if not ready.new:
@@ -134,7 +134,7 @@ def open_table(options: Options, now_ms: int) -> HoodieTable:
     """Open the table of the options, or create it. An error where it cannot be written; then nothing is changed."""
     check_table(open_storage(options.run.checkpoint_dir), options.table.base_path)  # before a table is made
     table = listed_by_metadata(open_or_create(options, now_ms))
-    check_stream(table, options.index.type)
+    check_stream(table, options.index)
     return table
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, MutableMapping, Sequence
 import pyspark
 from pyspark.sql import SparkSession
 
+from tagstream.index.registry import IndexOptions
 from tagstream.state.index_loads import read_marker
 from tagstream.streaming.job.dry_run import explain_start
 from tagstream.streaming.job.failure import exit_code, explain
@@ -77,7 +78,7 @@ def open_existing(options: Options) -> HoodieTable:
 
 
 def _warn_of_stream(table: HoodieTable) -> None:
-    problem = stream_problem(table)
+    problem = stream_problem(table, IndexOptions())
     if problem is not None:
         LOG.warning("the index can be loaded, but a stream will not start: %s", problem)
 

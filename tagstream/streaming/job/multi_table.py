@@ -262,7 +262,7 @@ def _stream(
         ready = check_start(options, env, clock_ms(), SparkNeeds(java=False, connector=False, master=None))
         for warning in ready.warnings:
             LOG.warning(warning)
-        check_stream(ready.table, options.index.type)
+        check_stream(ready.table, options.index)
         if options.kafka.topic is not None and options.source.kind == "kafka":
             topic_offsets(own, options.kafka.topic, options.kafka.consumer)
         made = open_table(options, clock_ms())

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from tagstream.catalog.opened import open_catalogs, reader_warnings
-from tagstream.index.registry import STATE, make_index
+from tagstream.index.registry import IndexOptions, make_index
 from tagstream.spark_release import running_problem
 from tagstream.state.checkpoint import META_FILE, STATE_INDEX, TABLE_INDEX, check_fixed, is_unfinished, read_meta
 from tagstream.streaming.batch.spark_checkpoint import query_id
@@ -165,8 +165,8 @@ def _check_record_index(options: Options, table: HoodieTable) -> None:
         )
 
 
-def check_stream(table: HoodieTable, index: str) -> None:
-    """UnsupportedTableError when a stream with this type of index can't write the table.
+def check_stream(table: HoodieTable, index: IndexOptions) -> None:
+    """UnsupportedTableError when a stream with this index can't write the table.
 
     A metadata table does not prevent it: it is dropped if needed, but only once the job is sure to run.
     """
@@ -185,11 +185,11 @@ def check_stream(table: HoodieTable, index: str) -> None:
             "values under another name, and a rewrite by names would lose them; write the table with Hudi, or copy it into "
             "a new one"
         )
-    check_bucketed(table, wanted=index == "BUCKET")
+    check_bucketed(table, index.engine)
 
 
-def stream_problem(table: HoodieTable, index: str = STATE) -> str | None:
-    """Why a stream with this type of index can't write the table; None when it can."""
+def stream_problem(table: HoodieTable, index: IndexOptions) -> str | None:
+    """Why a stream with this index can't write the table; None when it can."""
     try:
         check_stream(table, index)
     except UnsupportedTableError as e:

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 
 from tagstream.bootstrap.errors import IndexCoverageError
 from tagstream.index.base import OrderingCode, TableAsOf, fill, unknown_keys
-from tagstream.index.bucket import BucketIndex
+from tagstream.index.bucket import HoodieBucketIndex
 from tagstream.spark_release import apply_in_arrow, cogroup_in_arrow
 from tagstream.state.layout import has_bytes
 from tagstream.state.ordering import encode_known
@@ -56,7 +56,7 @@ def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
     profile = job.read_profile()
     spec = PullSpec(profile, job.decode.ordering_kind, index.is_global, index.update_partition_path)
     write_tasks = WriteTasks(job.env.meta.shuffle_partitions, profile.write_tasks)
-    if isinstance(index, BucketIndex):
+    if isinstance(index, HoodieBucketIndex):
         spec = replace(spec, locate=index.places(look, instant).locate)
         return apply_in_arrow(
             rows.groupBy("kg"),

@@ -270,6 +270,8 @@ class BatchSink:
             job.env.index.update_location(without_moves(written), instant)
         if self._services is not None:
             self._services.give_way(batch, outcome.statuses)
+        if job.env.index is not None:
+            job.env.index.before_commit(job.table, {s.stat.partition_path for s in outcome.statuses})
         adds = keys_added(job, outcome)
         self._guard.before_publish(outcome.statuses, adds)
         protocol.announce_files(job.table, instant, outcome.statuses, check=job.env.lease.check)

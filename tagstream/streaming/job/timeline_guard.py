@@ -24,7 +24,7 @@ from typing import cast
 
 from pyspark.sql import SparkSession
 
-from tagstream.index.bucket import BucketIndex
+from tagstream.index.bucket import HoodieBucketIndex
 from tagstream.streaming.batch import added_keys
 from tagstream.streaming.batch.added_keys import AddedKeys
 from tagstream.streaming.batch.commit_record import CommitRecord, digest, parse
@@ -47,7 +47,6 @@ from tagstream.table.errors import (
     OverlapError,
     PendingClusteringError,
 )
-from tagstream.table.file_group.names import bucket_of
 from tagstream.table.meta_client.hoodie_table import HoodieTable, without_meta_fields
 from tagstream.table.meta_client.table_config import without_fields
 from tagstream.table.schema.schema import avro_to_arrow
@@ -317,10 +316,8 @@ class TimelineGuard:
 
     def _in_both(self, groups: frozenset[FileGroupId], others: frozenset[FileGroupId]) -> frozenset[FileGroupId]:
         """The file groups of the batch that another commit has also written to. Two file groups of one bucket count."""
-        if not isinstance(self._job.env.index, BucketIndex):
-            return groups & others
-        buckets = {(partition, bucket_of(file_id)) for partition, file_id in others}
-        return frozenset(group for group in groups if (group[0], bucket_of(group[1])) in buckets)
+        index = self._job.env.index
+        return index.in_both(groups, others) if isinstance(index, HoodieBucketIndex) else groups & others
 
     def _refuse_schema(self, work: ForeignWork, commit: Instant) -> None:
         job = self._job

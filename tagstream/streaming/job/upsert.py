@@ -310,7 +310,7 @@ def upsert(
     ready = check_start(told, os.environ, clock_ms(), needs)
     for warning in ready.warnings:
         LOG.warning(warning)
-    check_stream(ready.table, told.index.type)
+    check_stream(ready.table, told.index)
     check_workers(spark)
     run = Run(lambda run: _stream(run, spark, df, told, given), f"upsert into {os.fspath(path)}")
     return run.start()

@@ -6,13 +6,21 @@ from dataclasses import dataclass
 
 from tagstream.index.bloom import BloomIndexOptions
 from tagstream.index.hbase_options import HbaseOptions
-from tagstream.index.registry import INDEX_TYPES, STATE, IndexOptions, type_of_class
+from tagstream.index.registry import (
+    INDEX_TYPES,
+    STATE,
+    IndexOptions,
+    is_consistent_class,
+    type_of_class,
+)
 from tagstream.streaming.options.operation_options import check_appends
 from tagstream.streaming.options.resolve import Problem, Resolved
 from tagstream.streaming.record_formats import SourceFormat
+from tagstream.table.buckets.hashing_metadata import CONSISTENT_HASHING, SIMPLE_ENGINE
+from tagstream.table.buckets.partition_rules import EXPRESSIONS, BucketRules
 from tagstream.table.config import ConfigKey, Kind
 from tagstream.table.errors import ConfigError
-from tagstream.table.meta_client.table_config import split_kinds
+from tagstream.table.meta_client.table_config import COPY_ON_WRITE, split_kinds
 from tagstream.table.option_fields import derived, option, read
 from tagstream.table.table_version import TableVersion
 from tagstream.table.timeline.operation import APPENDS, OVERWRITES
@@ -38,8 +46,11 @@ _OWNERS = (
     ("hoodie.record.index.update.", ("RECORD_INDEX",)),
     ("tagstream.hbase.", ("HBASE",)),
 )
+_ENGINE, _TABLE_TYPE = "hoodie.index.bucket.engine", "hoodie.datasource.write.table.type"
 # The options that decide the kind of index, and whether it is possible.
-INDEX_CHOICE = ("hoodie.index.type", "hoodie.index.class", "hoodie.datasource.write.operation")
+INDEX_CHOICE = (
+    "hoodie.index.type", "hoodie.index.class", "hoodie.datasource.write.operation", _ENGINE, _TABLE_TYPE, EXPRESSIONS,
+)  # fmt: skip
 _STATE_ONLY = (
     "index.bootstrap.corrupt.files",
     "index.state.ttl",
@@ -71,10 +82,16 @@ def index_options(r: Resolved) -> IndexOptions:
             f"{r.said('hoodie.datasource.write.operation')}: {kind} has its own storage, and would keep the locations of "
             f"overwritten rows; use an index in the table (BUCKET, BLOOM, SIMPLE)"
         )
+    engine = bucket_engine(r, kind)
+    if engine == CONSISTENT_HASHING:
+        _check_consistent(r, overwrite=overwrite)
+    else:
+        BucketRules.parse(r.opt_text(EXPRESSIONS) or "", 1)
     return read(
         IndexOptions,
         r,
         type=kind,
+        bucket_engine=engine,
         update_partition_path=r.flag(_MOVES[kind]) if kind in _MOVES else None,
         bloom=read(BloomIndexOptions, r),
         overwrite=overwrite,
@@ -82,6 +99,34 @@ def index_options(r: Resolved) -> IndexOptions:
         hbase=read(HbaseOptions, r) if kind == "HBASE" else None,
         rebalanced=(r.opt_text("hoodie.index.class") or "").endswith("RebalancedSparkHoodieHBaseIndex"),
     )
+
+
+def bucket_engine(r: Resolved, kind: str) -> str:
+    """The engine of the bucket index, by name or by Hudi's class; ConfigError where they contradict each other."""
+    asked, by_class = r.text(_ENGINE), r.opt_text("hoodie.index.class") or ""
+    if kind != "BUCKET" or not by_class:
+        return asked
+    found = CONSISTENT_HASHING if is_consistent_class(by_class) else SIMPLE_ENGINE
+    if given(r, _ENGINE) and asked != found:
+        raise ConfigError(f"{r.said('hoodie.index.class')} contradicts {r.said(_ENGINE)}; remove one")
+    return found
+
+
+def _check_consistent(r: Resolved, *, overwrite: bool) -> None:
+    """ConfigError for what consistent hashing cannot do."""
+    said = r.said(_ENGINE)
+    if given(r, _TABLE_TYPE) and r.text(_TABLE_TYPE) == COPY_ON_WRITE:
+        raise ConfigError(
+            f"{said} and {r.said(_TABLE_TYPE)}: consistent hashing is for merge-on-read tables only, as in Hudi on Spark; "
+            f"set {_TABLE_TYPE}=MERGE_ON_READ, or use the simple engine"
+        )
+    if overwrite:
+        raise ConfigError(
+            f"{said} and {r.said('hoodie.datasource.write.operation')}: an overwrite would replace the file groups that "
+            "the partition's ring names, and later rows in them would not be read; use the simple engine"
+        )
+    if given(r, EXPRESSIONS):
+        raise ConfigError(f"{said} and {r.said(EXPRESSIONS)}: rules by partition are for the simple engine; remove one")
 
 
 def _type(r: Resolved) -> str:

@@ -191,7 +191,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
     index = r.attempt(lambda: index_options(r), None, *INDEX_CHOICE)
     schema = schema_options(r, records, state_index=index is None or index.is_state)
     metadata = metadata_options(r, index.type if index is not None else "")
-    services = service_options(r, index.type if index is not None else "")
+    services = service_options(r, index if index is not None else IndexOptions(""))
     operation = operation_options(r, index.type if index is not None else "")
     check_whole_table(r, source_class)
     port = r.attempt(lambda: _either(r, "--status-port", "--metrics-port", r.opt_number), None)
@@ -259,7 +259,7 @@ def services_of(entries: Sequence[Entry]) -> ServiceOptions:
     ConfigError names each entry that the job would also refuse; other keys are ignored.
     """
     r = resolve(REGISTRY, entries)
-    options = service_options(r, r.opt_text("hoodie.index.type") or "")
+    options = service_options(r, IndexOptions(r.opt_text("hoodie.index.type") or ""))
     if r.problems:
         raise ConfigError("\n".join(problem.text for problem in r.problems))
     return options

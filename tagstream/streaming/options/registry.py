@@ -45,7 +45,7 @@ from tagstream.table.file_group.bloom import BloomParams
 from tagstream.table.history.archive_merge import MergeOptions
 from tagstream.table.locks.options import LockOptions
 from tagstream.table.option_fields import keys_of
-from tagstream.table.services.clustering_options import ClusteringOptions
+from tagstream.table.services.clustering_options import ClusteringOptions, ResizeOptions
 from tagstream.table.services.options import ArchiveOptions, CleanOptions, CompactionOptions, TtlOptions
 from tagstream.table.write.file_sizes import FileSizeOptions
 from tagstream.table.write.write_context import WriterOptions
@@ -74,6 +74,7 @@ _KEYS = (
     *keys_of(SchemaOptions, "Schema changes"),
     *keys_of(DecodeRules, "Records"),
     *keys_of(IndexOptions, "Pull-type indexes"),
+    *keys_of(ResizeOptions),
     *keys_of(StateIndexOptions, "Index"),
     *keys_of(BloomIndexOptions, "Pull-type indexes"),
     *keys_of(HbaseOptions, "HBASE index"),

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 
+from tagstream.index.registry import IndexOptions
+from tagstream.streaming.options.keys.fixed import EXECUTION_KEY, PLAN_KEY, RESIZE_EXECUTION, RESIZE_PLAN
 from tagstream.streaming.options.resolve import Problem, Resolved
 from tagstream.table.config import ConfigKey, Kind
 from tagstream.table.history.archive_merge import MergeOptions
 from tagstream.table.option_fields import derived, key_name, names_of, option, read
-from tagstream.table.services.clustering_options import ClusteringOptions
+from tagstream.table.services.clustering_options import ClusteringOptions, ResizeOptions
 from tagstream.table.services.options import (
     TTL_KEY,
     ArchiveOptions,
@@ -31,8 +33,15 @@ _CLUSTERING_CHECKS = [
 ]
 
 
-def clustering_options(r: Resolved, index_type: str) -> ClusteringOptions | None:
-    """The given options, None if the stream does not cluster; a problem for an index that cannot follow a clustering."""
+def clustering_options(r: Resolved, index: IndexOptions) -> ClusteringOptions | None:
+    """The given options, None if the stream does not cluster; a problem for an index that cannot follow a clustering, and
+    for strategies that are not the index's.
+    """
+    for key, resizes in ((PLAN_KEY, RESIZE_PLAN), (EXECUTION_KEY, RESIZE_EXECUTION)):
+        if key in r.entries and (r.text(key) == resizes) != index.is_consistent:
+            wanted = f"needs {key}={resizes}" if index.is_consistent else f"is for consistent hashing, not {resizes}"
+            text = f"{r.said(key)}: hoodie.index.bucket.engine=CONSISTENT_HASHING {wanted}; remove it"
+            r.problems.append(Problem(text, r.entries[key]))
     wanted = _CLUSTER_ASYNC if r.flag(_CLUSTER_ASYNC) else _CLUSTER_INLINE
     if not r.flag(wanted):
         return None
@@ -43,16 +52,28 @@ def clustering_options(r: Resolved, index_type: str) -> ClusteringOptions | None
         )
         r.problems.append(Problem(f"{text}; remove one", r.entries[_CLUSTER_ASYNC]))
         return None
-    if index_type in _NEEDS_PLACES:
+    if index.type in _NEEDS_PLACES and not index.is_consistent:
         reason = {
             "HBASE": "its entries would still name the replaced file groups",
             "BUCKET": "its file groups are the buckets of keys, and merged ones would not be",
-        }[index_type]
-        text = f"{r.said(wanted)} and hoodie.index.type={index_type}: {reason}; set the first to false"
+        }[index.type]
+        text = f"{r.said(wanted)} and hoodie.index.type={index.type}: {reason}; set the first to false"
         r.problems.append(Problem(text, r.entries[wanted]))
         return None
     return r.attempt(
-        lambda: read(ClusteringOptions, r, max_commits=r.number(_COMMITS[wanted])), None, *_CLUSTERING_CHECKS
+        lambda: read(ClusteringOptions, r, max_commits=r.number(_COMMITS[wanted]), resize=_resize(r, index)),
+        None,
+        *_CLUSTERING_CHECKS,
+    )
+
+
+def _resize(r: Resolved, index: IndexOptions) -> ResizeOptions:
+    return read(
+        ResizeOptions,
+        r,
+        num_buckets=index.num_buckets,
+        hash_fields=index.bucket_fields,
+        key_release=index.bucket_key_release,
     )
 
 
@@ -205,7 +226,7 @@ class ServiceOptions:
         )
 
 
-def service_options(r: Resolved, index_type: str) -> ServiceOptions:
+def service_options(r: Resolved, index: IndexOptions) -> ServiceOptions:
     """The given options; a problem for each contradiction.
 
     The rollbacks on the active timeline decide which entries of the HBASE index count, so they are not archived.
@@ -219,10 +240,20 @@ def service_options(r: Resolved, index_type: str) -> ServiceOptions:
         mode=mode,
         compaction=compaction,
         clean=read(CleanOptions, r) if r.flag("hoodie.clean.automatic") else None,
-        archive=_archive(r, index_type, compaction.max_delta_commits if by_number else None),
-        clustering=clustering_options(r, index_type),
-        ttl=ttl_options(r) if r.flag(TTL_KEY) else None,
+        archive=_archive(r, index.type, compaction.max_delta_commits if by_number else None),
+        clustering=clustering_options(r, index),
+        ttl=_ttl(r, index) if r.flag(TTL_KEY) else None,
     )
+
+
+def _ttl(r: Resolved, index: IndexOptions) -> TtlOptions | None:
+    if index.is_consistent:
+        text = (
+            f"{r.said(TTL_KEY)}: a deleted partition's ring (hoodie.index.bucket.engine=CONSISTENT_HASHING) would still "
+            "name the deleted file groups, and later rows in them would not be read; set it to false"
+        )
+        r.problems.append(Problem(text, r.entries[TTL_KEY]))
+    return ttl_options(r)
 
 
 def ttl_options(r: Resolved) -> TtlOptions | None:

@@ -46,7 +46,6 @@ from tagstream.table.timeline.commit_metadata import WriteStatus
 from tagstream.table.timeline.timeline import FileGroupId
 
 LOG = logging.getLogger("tagstream")
-_KEPT_IN_MEMORY = "INMEMORY"
 _MOST_DOUBLINGS = 5
 
 
@@ -102,7 +101,9 @@ class Clustering(PlannedService):
         with self._or_rolled_back(instant):
             began_ms = job.env.clock_ms()
             begin_clustering(job.table, instant, job.env.clock_ms, job.env.lease.check, now.reach)
-            tasks = clustering_tasks(job.table, instant, job.file_run, options.max_memory, job.env.writer)
+            tasks = clustering_tasks(
+                job.table, instant, job.file_run, options.max_memory, job.env.writer, options.resize
+            )
             groups = frozenset(
                 group for group, time in job.table.timeline().pending_clusterings.items() if time == instant
             )
@@ -208,8 +209,8 @@ class Clustering(PlannedService):
     def _follow(self, result: ClusteringResult, first_batch: int) -> bool:
         """Update the index; False if it must be started again."""
         job = self._job
-        if job.env.index is not None:  # such an index reads the table, except one that is loaded when the query starts
-            return job.env.index.name != _KEPT_IN_MEMORY
+        if job.env.index is not None:  # such an index reads the table, or keeps file groups in memory
+            return job.env.index.clustered(job.table, result.statuses, result.replaced)
         plan = plan_catch_up(job.table, (result.instant,), job.options.state.partition_regex)
         if plan.too_big(len(job.env.meta.labels), job.layout.ordering):
             LOG.warning(

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from tagstream.table.file_group.fs_view import FileSlice
 from tagstream.table.file_group.names import bucket_of
-from tagstream.table.keys.bucket_hash import EMPTY, BucketHash
+from tagstream.table.keys.bucket_hash import BucketHash
+from tagstream.table.keys.hash_fields import EMPTY
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_table import COLUMN_STATS_PARTITION, MetadataTable
 from tagstream.table.read.column_stats import ColumnRange, footer_ranges, may_match, metadata_ranges, partition_ranges

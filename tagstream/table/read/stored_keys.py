@@ -10,7 +10,7 @@ Hudi's versions disagree on the complex generator with one key field: 0.14.1 to 
 
 Rows of a bucketed table are placed by a hash of their key. No table property says so. File ids of a bucket index begin
 with the bucket number in eight digits (BucketIdentifier.newBucketFileIdPrefix). The consistent-hashing engine keeps its
-buckets in ``.hoodie/.bucket_index``. The probability that a random id looks like a bucket number under 10,000 is 1 in
+rings in ``.hoodie/.bucket_index``. The probability that a random id looks like a bucket number under 10,000 is 1 in
 450,000.
 """
 
@@ -25,6 +25,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tagstream.table.buckets.hashing_metadata import CONSISTENT_HASHING, HASHING_FOLDER, SIMPLE_ENGINE, is_consistent
 from tagstream.table.errors import ConfigError, CorruptFileError, TableConfigMismatchError, UnsupportedTableError
 from tagstream.table.fields import columns_of
 from tagstream.table.file_group.base_file import open_base_file
@@ -39,7 +40,6 @@ from tagstream.table.read.slice_reader import path_columns, with_path_columns
 from tagstream.table.read.snapshot import scan_snapshot, snapshot_schema
 from tagstream.table.schema.conform import from_file
 from tagstream.table.schema.schema import OPERATION, PARTITION_PATH, RECORD_KEY, avro_to_arrow, with_meta
-from tagstream.table.storage.storage import META_FOLDER
 from tagstream.table.timeline.commit_metadata import WriteStat
 from tagstream.table.timeline.timeline import Timeline
 
@@ -281,18 +281,14 @@ def names_single_key(table: HoodieTable) -> bool | None:
 
 
 _BUCKET_ID = re.compile(r"0000\d{4}-")
-_CONSISTENT = ".bucket_index"
+_ENGINE = "hoodie.index.bucket.engine"
 _LOST = "rows would be put where its readers do not search them"
-_BY_RING = (
-    f"its buckets are those of consistent hashing (shown by {META_FOLDER}/{_CONSISTENT}), which only Hudi supports, and "
-    f"{_LOST}; write it with Hudi, or copy it into a table with another index"
-)
 
 
 def bucket_evidence(table: HoodieTable, timeline: Timeline) -> str | None:
-    """What shows that the table is bucketed: a file id of its newest write, or the folder of buckets; None if it is not."""
-    if any(entry.name == _CONSISTENT and entry.is_dir for entry in table.storage.list(META_FOLDER)):
-        return f"{META_FOLDER}/{_CONSISTENT}"
+    """What shows that the table is bucketed: a file id of its newest write, or the folder of rings; None if it is not."""
+    if is_consistent(table.storage):
+        return HASHING_FOLDER
     found = _file_ids(table, timeline)
     return found[0] if found and all(_BUCKET_ID.match(file_id) for file_id in found) else None
 
@@ -310,27 +306,31 @@ def _file_ids(table: HoodieTable, timeline: Timeline) -> list[str]:
     return [s.file_id for partition in view.partitions() for s in view.latest_merged_slices(partition)]
 
 
-def check_bucketed(table: HoodieTable, *, wanted: bool) -> None:
-    """UnsupportedTableError if the table is bucketed and ``wanted`` is false, or not bucketed and ``wanted`` is true.
+def check_bucketed(table: HoodieTable, engine: str | None) -> None:
+    """UnsupportedTableError if a writer would not put rows where the table's other writers search them.
 
-    A writer with a bucket index searches a row only in its bucket. A table without rows fits both.
+    ``engine``: the engine of the writer's bucket index, None for another index. A writer with a bucket index searches a
+    row only in its bucket. A table without rows fits all; consistent hashing is for merge-on-read tables.
     """
     timeline = table.timeline()
     evidence = bucket_evidence(table, timeline)
-    if wanted and (_CONSISTENT in evidence if evidence is not None else _file_ids(table, timeline)):
+    of_table = None if evidence is None else CONSISTENT_HASHING if evidence == HASHING_FOLDER else SIMPLE_ENGINE
+    cannot = f"cannot write table {table.config.name} at {table.base_path} with"
+    if engine == CONSISTENT_HASHING and not table.config.is_merge_on_read:
         raise UnsupportedTableError(
-            f"cannot write table {table.config.name} at {table.base_path} with hoodie.index.type=BUCKET: "
-            + (
-                _BY_RING
-                if evidence
-                else f"its file groups are not buckets, and {_LOST}; use the index that it was written with"
-            )
+            f"{cannot} {_ENGINE}={engine}: it is copy-on-write, and consistent hashing is for merge-on-read tables only, as "
+            "in Hudi on Spark; use the simple engine"
         )
-    if evidence is not None and _CONSISTENT in evidence:
-        raise UnsupportedTableError(f"cannot write table {table.config.name} at {table.base_path}: {_BY_RING}")
-    if evidence is not None and not wanted:
+    if of_table == engine or (of_table is None and not _file_ids(table, timeline)):
+        return
+    if of_table is None:
         raise UnsupportedTableError(
-            f"cannot write table {table.config.name} at {table.base_path}: it is bucketed (hoodie.index.type=BUCKET; "
-            f"shown by {evidence}), and another index does not place rows by the bucket of their key, where its readers and "
-            "writers search them; set hoodie.index.type=BUCKET and its hoodie.bucket.index.num.buckets"
+            f"{cannot} hoodie.index.type=BUCKET: its file groups are not buckets, and {_LOST}; use the index that it was "
+            "written with"
         )
+    asked = "another index" if engine is None else f"{_ENGINE}={engine}"
+    count = "" if of_table == CONSISTENT_HASHING else " and its hoodie.bucket.index.num.buckets"
+    raise UnsupportedTableError(
+        f"{cannot} {asked}: it is bucketed (hoodie.index.type=BUCKET, {_ENGINE}={of_table}; shown by {evidence}), and "
+        f"{_LOST}; set hoodie.index.type=BUCKET, {_ENGINE}={of_table}{count}"
+    )

@@ -15,14 +15,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
 
+from tagstream.table.buckets.hashing_metadata import mark_completed, remove_rings, write_resized
+from tagstream.table.buckets.resize import BucketRings, refuse_written_twice
 from tagstream.table.errors import CorruptFileError, InstantConflictError, PlanOverlapError
 from tagstream.table.file_group.names import join, new_file_id, seqnos, write_token
 from tagstream.table.locks.lock import Hold, no_lock
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.slice_reader import SliceReader, check_mergeable
 from tagstream.table.schema.schema import COMMIT_SEQNO, COMMIT_TIME
+from tagstream.table.services.clustering_options import ResizeOptions
 from tagstream.table.services.clustering_plan import SORTED_BY
 from tagstream.table.services.failed_writes import RollbackRequest
 from tagstream.table.services.merged_rows import GatheredRows, RowKeeper
@@ -53,6 +57,7 @@ from tagstream.table.write.upsert import copied_rows
 from tagstream.table.write.write_context import WriteContext, WriterOptions
 
 DEFAULT_MEMORY = 1 << 30
+_BUCKETS = ResizeOptions()
 
 
 @dataclass(frozen=True)
@@ -60,8 +65,8 @@ class ClusteringTask:
     """The clustering of one group: picklable, and repeatable with the same result.
 
     ``context``: the write; its ``task_partition`` is the number of the group in the plan, and its ``as_of`` the newest
-    instant whose log blocks count. ``run_id``: identifies this execution of the plan in file names. ``max_memory``:
-    bytes of rows in memory; the rest is spilled to temporary files of the machine.
+    instant whose log blocks count. ``rings``: of a resize of buckets. ``run_id``: identifies this execution of the plan in
+    file names. ``max_memory``: bytes of rows in memory; the rest is spilled to temporary files of the machine.
     """
 
     table: HoodieTable
@@ -71,6 +76,7 @@ class ClusteringTask:
     keeps_meta: bool
     run_id: int
     max_memory: int
+    rings: BucketRings | None = None
 
     @property
     def weight(self) -> int:
@@ -88,11 +94,22 @@ class ClusteringTask:
         reader = SliceReader(self.table, ctx.timeline, ctx.as_of or ctx.instant, schema, tuple(schema.names))
         with RowKeeper(self.max_memory) as keeper:
             rows = GatheredRows(reader, self.group.slices, self.sort_columns, keeper, self.max_memory)
+            if self.rings is not None:
+                return list(self._by_bucket(ctx, rows, self.rings))
             parts = min(self.group.outputs, rows.num_rows)
             return [self._write(ctx, rows.part(number, parts), number) for number in range(parts)]
 
+    def _by_bucket(self, ctx: WriteContext, rows: GatheredRows, rings: BucketRings) -> Iterator[WriteStatus]:
+        """One file for each new bucket that has rows."""
+        where = f"partition {self.group.partition_path!r} of {self.table.base_path}"
+        at = rings.positions(rows.keys, self.group.file_ids, where)
+        for number in np.unique(at).tolist():
+            yield self._new_group(ctx, rows.chosen(at == number), rings.after.nodes[number].file_id)
+
     def _write(self, ctx: WriteContext, rows: Iterator[pa.Table], number: int) -> WriteStatus:
-        file_id = new_file_id("clustering", ctx.instant, ctx.task_partition, number)
+        return self._new_group(ctx, rows, new_file_id("clustering", ctx.instant, ctx.task_partition, number))
+
+    def _new_group(self, ctx: WriteContext, rows: Iterator[pa.Table], file_id: str) -> WriteStatus:
         return write_new_group(
             self.table, ctx, self.group.partition_path, file_id, lambda name: self._named(ctx, rows, name)
         )
@@ -143,16 +160,17 @@ def cluster(
     max_memory: int = DEFAULT_MEMORY,
     files: WriterOptions | None = None,
     hold: Hold = no_lock,
+    resize: ResizeOptions = _BUCKETS,
 ) -> ClusteringResult:
     """Execute the plan of ``instant`` of any writer, from any state; all steps in one call.
 
     ``check`` (the lease's) is called before each step that cannot be undone; ``reach`` is called at the steps
     ``clustering_inflight``, ``clustering_files``, ``clustering_published``, ``metadata_begun``, ``metadata_files``,
     ``metadata_completed`` and ``clustering_completed``. InstantConflictError when it is completed already.
-    ``hold`` holds the table's lock for the last step.
+    ``hold`` holds the table's lock for the last step. ``resize``: the hash fields of a table with consistent hashing.
     """
     begin_clustering(table, instant, clock_ms, check, reach)
-    tasks = clustering_tasks(table, instant, clock_ms() // 1000 % 2**31, max_memory, files)
+    tasks = clustering_tasks(table, instant, clock_ms() // 1000 % 2**31, max_memory, files, resize)
     statuses = tuple(execute(tasks))
     reach(Step.CLUSTERING_FILES)
     with hold(f"clustering {instant}"):
@@ -185,14 +203,16 @@ def clustering_tasks(
     run_id: int,
     max_memory: int = DEFAULT_MEMORY,
     files: WriterOptions | None = None,
+    resize: ResizeOptions = _BUCKETS,
 ) -> list[ClusteringTask]:
     """The tasks of an inflight plan. ``run_id``: 0 or more, and different from that of earlier executions (seconds will
     do).
 
-    ``files``: how base files are written; the metadata table's needs are added here.
+    ``files``: how base files are written; the metadata table's needs are added here. ``resize``: see :func:`cluster`.
     """
     context = write_context(table, instant, pending_action(table), files)
     plan = read_clustering(table, instant)
+    rings = BucketRings.of(table, table.timeline(), plan.children, resize.hashed(table)) if plan.children else {}
     return [
         ClusteringTask(
             table,
@@ -202,6 +222,7 @@ def clustering_tasks(
             plan.keeps_meta,
             run_id,
             max_memory,
+            rings.get(group.partition_path),
         )
         for number, group in enumerate(plan.groups)
     ]
@@ -229,11 +250,21 @@ def complete_clustering(
         extra = {**built.extra, SCHEMA_KEY: schema_json, SORTED_BY: ",".join(plan.sort_columns)}
         return CommitMetadata(built.stats, extra, WriteOperationType.CLUSTER, replaced=plan.replaced)
 
-    # The completed file is a replace commit's, whatever the plan's action is.
-    completed = complete_plan(
-        table, instant, _service(table), statuses, metadata, clock_ms, check, reach,
-        places=lambda: new_places(table, instant, statuses),
-    )  # fmt: skip
+    if plan.children:
+        check()
+        write_resized(table, table.timeline(), instant, plan.children)
+    try:
+        # The completed file is a replace commit's, whatever the plan's action is.
+        completed = complete_plan(
+            table, instant, _service(table), statuses, metadata, clock_ms, check, reach,
+            places=lambda: new_places(table, instant, statuses),
+        )  # fmt: skip
+    except InstantConflictError:
+        found = table.timeline().find(instant)
+        if plan.children and (found is None or not found.is_completed):  # it was rolled back
+            remove_rings(table, instant)
+        raise
+    mark_completed(table, instant, plan.children)
     return ClusteringResult(instant, completed, plan.replaced, tuple(statuses))
 
 
@@ -299,12 +330,14 @@ def rollback_clustering(
 ) -> RollbackResult:
     """Roll the clustering back with a rollback action, from any state of its execution.
 
-    InstantConflictError when it is completed or is not a clustering.
+    InstantConflictError when it is completed or is not a clustering, UnsupportedTableError when another writer has
+    already written to the new buckets of a resize.
     """
 
     def requests(table: HoodieTable, failed: Instant) -> list[RollbackRequest]:
         return rollback_requests(table, failed.time, _partitions_of(read_clustering(table, failed.time)))
 
+    refuse_written_twice(table, instant, read_clustering(table, instant).children)
     check()
     return roll_back_clustering(table, instant, rollback_instant, requests)
 
@@ -329,7 +362,9 @@ def unschedule_clustering(
         raise InstantConflictError(
             f"{table.storage.where(published[0])} already exists: clustering {instant} must be rolled back"
         )
+    refuse_written_twice(table, instant, read_clustering(table, instant).children)
     check()
+    remove_rings(table, instant)
     table.storage.delete(plan_file(table, instant, service, State.INFLIGHT))
     unstage(table, instant, service.action)
     reach(Step.CLUSTERING_STOPPED)

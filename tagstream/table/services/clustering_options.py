@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from tagstream.table.buckets.resize import ResizeLimits
 from tagstream.table.config import ConfigKey, Kind
 from tagstream.table.errors import ConfigError
+from tagstream.table.keys.hash_fields import HashFields
+from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.option_fields import derived, option, same_key
 from tagstream.table.services.options import CompactionOptions
+from tagstream.table.write.file_sizes import FileSizeOptions
 
+_PULL = "Pull-type indexes"  # a section of the documentation
 _PLAN = "hoodie.clustering.plan.strategy."
 _PACKAGE = "org.apache.hudi.client.clustering.plan.strategy."
 # All of them group slices by their sizes; engines differ in nothing that a plan holds.
@@ -39,6 +44,71 @@ def check_plan_strategy(name: str) -> None:
 
 
 @dataclass(frozen=True)
+class ResizeOptions:
+    """When the buckets of consistent hashing are split and merged.
+
+    ``num_buckets``: of a new partition; None: the number that each partition began with. It is the default of the least
+    and the most buckets, and within them. ``hash_fields``: the fields of the record key that are hashed, none: all.
+    ``key_release``: the releases whose parsing of keys applies.
+    """
+
+    most: int | None = option(
+        "hoodie.bucket.index.max.num.buckets",
+        Kind.INT,
+        "BUCKET with consistent hashing: a partition with so many buckets is not split further.",
+        default_note="hoodie.bucket.index.num.buckets: no bucket is split",
+        minimum=1,
+        section=_PULL,
+    )
+    least: int | None = option(
+        "hoodie.bucket.index.min.num.buckets",
+        Kind.INT,
+        "BUCKET with consistent hashing: a partition keeps at least so many buckets.",
+        default_note="hoodie.bucket.index.num.buckets: no buckets are merged",
+        minimum=1,
+        section=_PULL,
+    )
+    split_threshold: float = option(
+        "hoodie.bucket.index.split.threshold",
+        Kind.FLOAT,
+        "BUCKET with consistent hashing: a clustering splits buckets that are larger than this number times "
+        "hoodie.parquet.max.file.size.",
+        default=2.0,
+        section=_PULL,
+    )
+    merge_threshold: float = option(
+        "hoodie.bucket.index.merge.threshold",
+        Kind.FLOAT,
+        "BUCKET with consistent hashing: a clustering merges neighbours that are at most this number times "
+        "hoodie.parquet.max.file.size.",
+        default=0.2,
+        section=_PULL,
+    )
+    max_file_bytes: int = same_key(FileSizeOptions, "max_file_bytes")
+    num_buckets: int | None = None
+    hash_fields: tuple[str, ...] = ()
+    key_release: str = "1.x"
+
+    def limits(self, begun_with: int) -> ResizeLimits:
+        """The limits for a partition that began with this number of buckets."""
+        number = self.num_buckets or begun_with
+        return ResizeLimits(
+            int(self.max_file_bytes * self.split_threshold),
+            int(self.max_file_bytes * self.merge_threshold),
+            min(self.least or number, number),
+            max(self.most or number, number),
+        )
+
+    def hashed(self, table: HoodieTable) -> HashFields:
+        """The hash fields of a table; ConfigError for fields that are not among its record key's."""
+        keys = table.config.record_key_fields
+        try:
+            return HashFields(keys, self.hash_fields or keys, self.key_release)
+        except ValueError as error:
+            raise ConfigError(f"hoodie.bucket.index.hash.field: {error}") from None
+
+
+@dataclass(frozen=True)
 class ClusteringOptions:
     """When, what and how.
 
@@ -47,7 +117,8 @@ class ClusteringOptions:
     base file has fewer bytes. ``max_group_bytes``: slices that are joined have at most so many together.
     ``single_groups``: also slices that have none to be joined with. Partitions: ``partition_regex`` and ``partitions``
     first, then ``filter`` with ``lookback_days`` and ``skip_days`` newest partitions, or from ``first_partition`` to
-    ``last_partition``. ``max_memory``: bytes of rows that a task holds, what is more lies in temporary files.
+    ``last_partition``. ``max_memory``: bytes of rows that a task holds, what is more lies in temporary files. ``resize``:
+    of a table with consistent hashing, whose buckets are split and merged instead.
     """
 
     max_commits: int = derived(
@@ -138,6 +209,7 @@ class ClusteringOptions:
         f"{_PLAN}partition.selected", Kind.LIST, "Only these partitions are considered.", unread=()
     )
     max_memory: int = same_key(CompactionOptions, "max_memory")
+    resize: ResizeOptions = field(default_factory=ResizeOptions)
 
     def __post_init__(self) -> None:
         """Raises ConfigError for values that cannot be used."""

@@ -18,11 +18,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from hashlib import blake2b
+from itertools import count
 from typing import Any
 
+from tagstream.table.buckets.hashing_metadata import is_consistent, load_ring
+from tagstream.table.buckets.resize import Resize, plan_resizes
 from tagstream.table.errors import UnsupportedTableError
 from tagstream.table.file_group.fs_view import FileSlice, FileSystemView
-from tagstream.table.file_group.names import instant_from_ms, join
+from tagstream.table.file_group.names import instant_from_ms, join, new_file_id
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.metadata.metadata_writer import MetadataWriter, fresh_times
 from tagstream.table.read.slice_reader import check_mergeable
@@ -34,6 +37,7 @@ from tagstream.table.services.plans import (
     EXECUTION,
     PLANNED_BY,
     PLANNER,
+    RESIZE_EXECUTION,
     SORT_COLUMNS,
     metrics_of,
     newest_recorded,
@@ -271,23 +275,29 @@ def plan_clustering(
 ) -> dict[str, Any] | None:
     """The plan of ``instant`` as its Avro record; None if there is nothing to merge. ``only``: partitions, None: all.
 
-    UnsupportedTableError for sort columns that the table lacks, and for a bucketed table, whose file ids name buckets.
+    UnsupportedTableError for sort columns that the table lacks, and for a table with simple buckets, whose file ids name
+    them. The buckets of consistent hashing are resized.
     """
-    check_bucketed(table, wanted=False)
+    resizes = is_consistent(table.storage)
+    if not resizes:
+        check_bucketed(table, None)
     _check_columns(table, timeline, options)
     taken = planned_otherwise(table, timeline)
     settled = settled_groups(table, timeline, options.sort_columns)
     hour = datetime.strptime(instant_from_ms(now_ms, table.config.timezone_utc)[:10], "%Y%m%d%H").hour
     partitions = choose_partitions(view.partitions() if only is None else sorted(only), options, hour)
     view.look_up(partitions)
-    joined: list[Joined] = []
+    joined: list[Joined | Resize] = []
     for partition in partitions:
         slices = [
             each
             for each in view.latest_merged_slices(partition)
             if (partition, each.file_id) not in taken and _has_rows(each)
         ]
-        joined += join_slices(slices, options, settled)
+        if resizes:
+            joined += _resizes(table, timeline, partition, slices, options, settled, instant)
+        else:
+            joined += join_slices(slices, options, settled)
     if not joined:
         return None
     left = {each.slices[0].partition_path for each in joined[options.max_groups :]}
@@ -297,7 +307,11 @@ def plan_clustering(
         "operationType": WriteOperationType.CLUSTER,
         "clusteringPlan": {
             "inputGroups": [_group(table, each, options) for each in joined[: options.max_groups]],
-            "strategy": {"strategyClassName": EXECUTION, "strategyParams": params, "version": 1},
+            "strategy": {
+                "strategyClassName": RESIZE_EXECUTION if resizes else EXECUTION,
+                "strategyParams": params,
+                "version": 1,
+            },
             "extraMetadata": {},
             "version": 1,
             "preserveHoodieMetadata": True,
@@ -312,7 +326,31 @@ def _has_rows(file_slice: FileSlice) -> bool:
     return file_slice.base_file is not None or bool(file_slice.log_files)
 
 
-def _group(table: HoodieTable, joined: Joined, options: ClusteringOptions) -> dict[str, Any]:
+def _resizes(
+    table: HoodieTable,
+    timeline: Timeline,
+    partition: str,
+    slices: Sequence[FileSlice],
+    options: ClusteringOptions,
+    settled: frozenset[str],
+    instant: str,
+) -> list[Resize]:
+    """The resizes of one partition; none while another plan resizes it, since each begins with the present ring."""
+    now = load_ring(table, timeline, partition, marks=False)
+    if now is None or any(path == partition for path, _ in timeline.pending_clusterings):
+        return []
+    numbers = count()
+
+    def new_prefix() -> str:
+        return new_file_id("bucket", instant, partition, next(numbers)).removesuffix("-0")
+
+    def sorted_too(each: FileSlice) -> bool:
+        return bool(options.sort_columns) and each.file_id not in settled
+
+    return plan_resizes(now, slices, options.resize.limits(now.num_buckets), new_prefix, sorted_too)
+
+
+def _group(table: HoodieTable, joined: Joined | Resize, options: ClusteringOptions) -> dict[str, Any]:
     metrics: dict[str, float] = {}
     for each in joined.slices:
         for name, value in metrics_of(each, options.target_file_bytes).items():
@@ -321,7 +359,7 @@ def _group(table: HoodieTable, joined: Joined, options: ClusteringOptions) -> di
         "slices": [_slice(table, each) for each in joined.slices],
         "metrics": metrics,
         "numOutputFileGroups": joined.outputs,
-        "extraMetadata": None,
+        "extraMetadata": joined.to_extra() if isinstance(joined, Resize) else None,
         "version": 1,
     }
 

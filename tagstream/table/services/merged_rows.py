@@ -209,6 +209,19 @@ class GatheredRows:
         """Number of live rows of all slices."""
         return int(self._rows.num_rows)
 
+    @property
+    def keys(self) -> pa.Array:
+        """The record keys of all rows, in the order of the slices."""
+        return pc.cast(self._rows.column(RECORD_KEY), pa.string()).combine_chunks()
+
+    def chosen(self, mask: _Bools) -> Iterator[pa.Table]:
+        """The rows of the mask (in the order of the slices), in their new order and in bounded batches."""
+        order = np.arange(self.num_rows) if self._order is None else self._order
+        order = order[mask[order]]
+        step = max(1, self.num_rows * _STEP_BYTES // max(self._rows.nbytes, 1))
+        for start in range(0, len(order), step):
+            yield chunks.gather(self._rows, order[start : start + step])
+
     def part(self, number: int, parts: int) -> Iterator[pa.Table]:
         """The rows of one of ``parts`` files of equal length, in bounded batches."""
         total = self.num_rows

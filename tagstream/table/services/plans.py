@@ -18,9 +18,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tagstream.table.buckets.resize import children_of_group
 from tagstream.table.errors import CorruptFileError, InstantConflictError, UnsupportedTableError
 from tagstream.table.file_group.fs_view import BaseFile, FileSlice, LogFile
 from tagstream.table.file_group.names import join, parse_base_file_name, parse_log_file_name
+from tagstream.table.keys.consistent_hash import HashingNode
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.services.options import MIB
 from tagstream.table.timeline.avro_timeline import parsed_schema, read_record, requested_name, write_parsed
@@ -46,6 +48,9 @@ EXECUTION = "org.apache.hudi.client.clustering.run.strategy.SparkSortAndSizeExec
 _EXECUTIONS = (
     "SparkSortAndSizeExecutionStrategy", "JavaSortAndSizeExecutionStrategy", "SparkSingleFileSortExecutionStrategy",
 )  # fmt: skip
+RESIZE_EXECUTION = "org.apache.hudi.client.clustering.run.strategy.SparkConsistentBucketClusteringExecutionStrategy"
+# These distribute the rows of a group over the new buckets of its extra metadata.
+_RESIZES = ("SparkConsistentBucketClusteringExecutionStrategy", "SingleSparkJobConsistentHashingExecutionStrategy")
 
 
 @dataclass(frozen=True)
@@ -130,11 +135,16 @@ def _name(path: str | None) -> str | None:
 
 @dataclass(frozen=True)
 class ClusteringGroup:
-    """File slices of one partition whose rows go into ``outputs`` new file groups."""
+    """File slices of one partition whose rows go into ``outputs`` new file groups.
+
+    ``children``: of a resize of buckets, the new nodes of the ring after its first ``seq_no`` resizes.
+    """
 
     partition_path: str
     slices: tuple[FileSlice, ...]
     outputs: int
+    children: tuple[HashingNode, ...] = ()
+    seq_no: int = 0
 
     @property
     def file_ids(self) -> tuple[str, ...]:
@@ -157,6 +167,16 @@ class ClusteringPlan:
         for group in self.groups:
             found.setdefault(group.partition_path, []).extend(group.file_ids)
         return {path: tuple(ids) for path, ids in found.items()}
+
+    @property
+    def children(self) -> dict[str, tuple[int, tuple[HashingNode, ...]]]:
+        """The resizes by partition path: the number of earlier ones that the plan has seen, and the new nodes."""
+        found: dict[str, tuple[int, tuple[HashingNode, ...]]] = {}
+        for group in self.groups:
+            if group.children:
+                before = found.get(group.partition_path, (group.seq_no, ()))[1]
+                found[group.partition_path] = (group.seq_no, (*before, *group.children))
+        return found
 
 
 def pending_action(table: HoodieTable) -> str:
@@ -192,24 +212,28 @@ def read_clustering(table: HoodieTable, instant: str) -> ClusteringPlan:
         )
     strategy = plan.get("strategy") or {}
     name = (strategy.get("strategyClassName") or EXECUTION).rsplit(".", 1)[-1]
-    if name not in _EXECUTIONS:
+    if name not in (*_EXECUTIONS, *_RESIZES):
         raise UnsupportedTableError(
             f"{where} asks for {name}, which is not done here: run it with Hudi (run_clustering), or take the plan back"
         )
     columns = (strategy.get("strategyParams") or {}).get(SORT_COLUMNS) or ""
     return ClusteringPlan(
-        tuple(_group(each, where) for each in plan["inputGroups"]),
+        tuple(_group(each, where, resizes=name in _RESIZES) for each in plan["inputGroups"]),
         tuple(name.strip() for name in columns.split(",") if name.strip()),
         plan.get("preserveHoodieMetadata") is not False,
     )
 
 
-def _group(found: Mapping[str, Any], where: str) -> ClusteringGroup:
+def _group(found: Mapping[str, Any], where: str, *, resizes: bool) -> ClusteringGroup:
     slices = tuple(_slice(each, where) for each in found.get("slices") or ())
     partitions = {each.partition_path for each in slices}
     if len(partitions) != 1:
         raise CorruptFileError(f"{where} has a group of slices of {len(partitions)} partitions: restore the plan")
-    return ClusteringGroup(partitions.pop(), slices, max(1, int(found.get("numOutputFileGroups") or 1)))
+    partition, outputs = partitions.pop(), max(1, int(found.get("numOutputFileGroups") or 1))
+    if not resizes:
+        return ClusteringGroup(partition, slices, outputs)
+    seq_no, children = children_of_group(found.get("extraMetadata") or {}, partition, where)
+    return ClusteringGroup(partition, slices, outputs, children, seq_no)
 
 
 def _slice(found: Mapping[str, Any], where: str) -> FileSlice:

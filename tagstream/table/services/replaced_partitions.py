@@ -21,7 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.errors import ConfigError, InstantConflictError
+from tagstream.table.buckets.hashing_metadata import is_consistent
+from tagstream.table.errors import ConfigError, InstantConflictError, UnsupportedTableError
 from tagstream.table.file_group.fs_view import FileSlice
 from tagstream.table.file_group.log_file import scan_log_file
 from tagstream.table.file_group.names import PARTITION_METAFILE, join
@@ -126,13 +127,19 @@ def delete_partitions(
 ) -> str | None:
     """Delete all rows of the partitions; returns the instant of the commit, None if they have no rows.
 
-    Errors of ``groups_of_partitions``. After an interruption it is a failed write without files, which a rollback
+    Errors of ``groups_of_partitions``, and UnsupportedTableError for a table with consistent hashing. After an
+    interruption it is a failed write without files, which a rollback
     undoes. ``reach`` is called at the steps ``replace_requested``, ``replace_inflight``, ``metadata_begun``,
     ``metadata_files``, ``metadata_completed`` and ``replace_completed``.
     """
     replaced = replaced_ids(groups_of_partitions(table, partitions))
     if not replaced:
         return None
+    if is_consistent(table.storage):
+        raise UnsupportedTableError(
+            f"partitions of {table.base_path} cannot be deleted: its buckets are those of consistent hashing, and the "
+            "partition's ring would still name the deleted file groups; delete the rows with a write"
+        )
     timeline, storage = table.timeline(), table.storage
     instant = fresh_times(table, MetadataWriter.open(table), clock_ms)()
     requested: dict[str, object] = {

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tagstream.table.buckets.hashing_metadata import remove_rings
 from tagstream.table.errors import InstantConflictError
 from tagstream.table.file_group.fs_view import FileSlice, FileSystemView
 from tagstream.table.file_group.names import file_id_of, join, parse_base_file_name, parse_log_file_name
@@ -295,6 +296,7 @@ def _undo(
     if not instant.is_completed:
         unstage(table, instant.time, instant.action)
     deleted, blocks = apply_requests(table, requests, instant.time, time)
+    remove_rings(table, instant.time)
     if instant.is_completed:
         table.storage.delete(table.instant_path(instant))
     planned = [action for action, once in COMPLETED_ACTION.items() if once == instant.action]

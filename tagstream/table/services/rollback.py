@@ -23,6 +23,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tagstream.table.buckets.hashing_metadata import remove_rings
 from tagstream.table.errors import CorruptFileError, InstantConflictError, UnsupportedTableError
 from tagstream.table.file_group.log_file import scan_log_file
 from tagstream.table.file_group.log_format import rollback_block
@@ -33,9 +34,11 @@ from tagstream.table.services.metadata_changes import forget_in_metadata_table, 
 from tagstream.table.timeline.avro_timeline import ROLLBACK_METADATA, ROLLBACK_PLAN, read_record, write_record
 from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import (
+    CLUSTERING,
     COMPACTION,
     COMPLETED_ACTION,
     LOG_COMPACTION,
+    REPLACE_COMMIT,
     ROLLBACK,
     Instant,
     State,
@@ -232,9 +235,13 @@ def carry_out(table: HoodieTable, failed: Instant, time: str, requests: list[Rol
     # back, so they are named here.
     stays = {p: {**_log_blocks(requests, p), **blocks.get(p, {})} for p in {r.partition_path for r in requests}}
     forget_in_metadata_table(table, failed.time, time, deleted, stays)
+    if failed.action not in _PLAN_STAYS:
+        remove_rings(table, failed.time)
     # A compaction's plan is kept: log files may depend on it, and it must still be executed.
     for state in (State.INFLIGHT,) if failed.action in _PLAN_STAYS else (State.INFLIGHT, State.REQUESTED):
         storage.delete(table.instant_path(Instant(failed.time, failed.action, state)))
+        if failed.action == REPLACE_COMMIT:  # the plan of a clustering that was completed, from version 8 on
+            storage.delete(table.instant_path(Instant(failed.time, CLUSTERING, state)))
     files = tuple(rel for p in sorted(deleted) for rel in deleted[p])
     metadata = rollback_record(table, failed, time, requests, deleted, blocks)
     completed = table.instant_path(completed_instant(table, Instant(time, ROLLBACK, State.INFLIGHT), at_ms=0))

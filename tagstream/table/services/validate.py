@@ -6,6 +6,7 @@ without an index lookup (SQL INSERT, bulk insert).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
@@ -28,6 +29,8 @@ from tagstream.table.timeline.commit_metadata import WriteStat
 from tagstream.table.timeline.timeline import Timeline
 from tagstream.table.write.markers import TEMP_FOLDER
 
+# Hudi 0.15.0 puts the markers of consistent hashing's rings into the partitions.
+_RING_MARKER = re.compile(r"\d{14,17}\.commit")
 _Stats = Mapping[str, WriteStat]
 _Hashes = npt.NDArray[np.uint64]
 
@@ -103,7 +106,8 @@ class Validation:
 
 
 def _is_hudis(name: str) -> bool:
-    return bool(name in METAFILE_NAMES or parse_base_file_name(name) or parse_log_file_name(name))
+    known = name in METAFILE_NAMES or _RING_MARKER.fullmatch(name)
+    return bool(known or parse_base_file_name(name) or parse_log_file_name(name))
 
 
 def _newest_stats(table: HoodieTable, timeline: Timeline) -> dict[str, WriteStat]:

@@ -11,6 +11,8 @@ from tests.streaming.options.test_options import conf, load
 
 INLINE, BESIDE = "hoodie.compact.inline", "hoodie.datasource.compaction.async.enable"
 PLAN = "hoodie.compact.schedule.inline"
+RINGS = ("hoodie.index.type=BUCKET", "hoodie.index.bucket.engine=CONSISTENT_HASHING")
+RESIZE_PLAN = "hoodie.clustering.plan.strategy.class=SparkConsistentBucketClusteringPlanStrategy"
 
 
 @pytest.mark.parametrize(
@@ -83,6 +85,23 @@ def test_switched_off() -> None:
             "between the batches or in parallel with them",
         ),
         (("hoodie.clustering.async.enabled=true", "hoodie.index.type=BUCKET"), "merged ones would not be"),
+        (
+            (*RINGS, "hoodie.clustering.plan.strategy.class=SparkSizeBasedClusteringPlanStrategy"),
+            f"needs {RESIZE_PLAN}",
+        ),
+        ((f"{RESIZE_PLAN}",), "is for consistent hashing"),
+        ((*RINGS, "hoodie.table.type=COPY_ON_WRITE"), "for merge-on-read tables only"),
+        ((*RINGS, "hoodie.datasource.write.operation=insert_overwrite"), "use the simple engine"),
+        ((*RINGS, "hoodie.bucket.index.partition.expressions=a,3"), "are for the simple engine"),
+        (
+            (*RINGS, "hoodie.partition.ttl.inline=true", "hoodie.partition.ttl.strategy.days.retain=3"),
+            "a deleted partition",
+        ),
+        (("hoodie.index.type=BUCKET", "hoodie.bucket.index.partition.expressions=a"), "one comma and a number"),
+        (
+            ("hoodie.index.class=HoodieSimpleBucketIndex", "hoodie.index.bucket.engine=CONSISTENT_HASHING"),
+            "contradicts",
+        ),
         (("hoodie.keep.min.commits=10",), "hoodie.clean.commits.retained=10 and hoodie.keep.min.commits=10"),
         (("hoodie.keep.max.commits=20",), "must be greater than the first"),
         (
@@ -98,3 +117,18 @@ def test_what_is_refused(given: tuple[str, ...], message: str) -> None:
     with pytest.raises(ConfigError) as e:
         load(*conf(*given))
     assert message in str(e.value)
+
+
+def test_resizes_of_consistent_hashing() -> None:
+    found = load(
+        *conf(
+            *RINGS, RESIZE_PLAN, "hoodie.clustering.inline=true", "hoodie.bucket.index.num.buckets=4",
+            "hoodie.bucket.index.max.num.buckets=32", "hoodie.bucket.index.merge.threshold=0.5",
+            "hoodie.parquet.max.file.size=1000",
+        )
+    )  # fmt: skip
+    assert found.index.is_consistent and found.services.clustering is not None
+    limits = found.services.clustering.resize.limits(9)
+    assert (limits.least, limits.most, limits.split_bytes, limits.merge_bytes) == (4, 32, 2000, 500)
+    by_class = load(*conf("hoodie.index.class=org.apache.hudi.index.bucket.HoodieSparkConsistentBucketIndex"))
+    assert by_class.index.is_consistent and by_class.index.type == "BUCKET"

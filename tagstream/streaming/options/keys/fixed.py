@@ -7,6 +7,9 @@ from tagstream.table.config import ConfigKey, Kind
 _CLUSTERING = "Clustering"
 _PACKAGE = "org.apache.hudi.client.clustering."
 _EXECUTION = "SparkSortAndSizeExecutionStrategy"
+RESIZE_PLAN = "SparkConsistentBucketClusteringPlanStrategy"
+RESIZE_EXECUTION = "SparkConsistentBucketClusteringExecutionStrategy"
+PLAN_KEY, EXECUTION_KEY = "hoodie.clustering.plan.strategy.class", "hoodie.clustering.execution.strategy.class"
 _UPDATES = "SparkRejectUpdateStrategy"
 
 FIXED_KEYS = (
@@ -48,9 +51,10 @@ FIXED_KEYS = (
         section="Files",
     ),
     ConfigKey(
-        "hoodie.clustering.plan.strategy.class",
+        PLAN_KEY,
         Kind.CHOICE,
-        "How file groups are chosen for merging: by their sizes.",
+        "How file groups are chosen: by their sizes. With consistent hashing it is always "
+        f"`{RESIZE_PLAN}`, which splits and merges buckets.",
         default="SparkSizeBasedClusteringPlanStrategy",
         values={
             f"{prefix}{name}".upper(): "SparkSizeBasedClusteringPlanStrategy"
@@ -60,15 +64,21 @@ FIXED_KEYS = (
                 "JavaSizeBasedClusteringPlanStrategy",
                 "FlinkSizeBasedClusteringPlanStrategy",
             )
-        },
+        }
+        | {f"{prefix}{RESIZE_PLAN}".upper(): RESIZE_PLAN for prefix in ("", f"{_PACKAGE}plan.strategy.")},
         section=_CLUSTERING,
     ),
     ConfigKey(
-        "hoodie.clustering.execution.strategy.class",
+        EXECUTION_KEY,
         Kind.CHOICE,
-        "How a plan is executed: its rows are sorted, and split into files of the target size.",
+        "How a plan is executed: its rows are sorted, and split into files of the target size. With consistent hashing it "
+        f"is always `{RESIZE_EXECUTION}`.",
         default=_EXECUTION,
-        values={f"{prefix}{_EXECUTION}".upper(): _EXECUTION for prefix in ("", f"{_PACKAGE}run.strategy.")},
+        values={
+            f"{prefix}{name}".upper(): name
+            for prefix in ("", f"{_PACKAGE}run.strategy.")
+            for name in (_EXECUTION, RESIZE_EXECUTION)
+        },
         section=_CLUSTERING,
     ),
     ConfigKey(
@@ -81,12 +91,11 @@ FIXED_KEYS = (
         section=_CLUSTERING,
     ),
     ConfigKey(
-        "hoodie.index.bucket.engine",
+        "hoodie.bucket.index.partition.rule.type",
         Kind.CHOICE,
-        "BUCKET: how keys are distributed over buckets.",
-        default="SIMPLE",
-        values={"SIMPLE": "SIMPLE"},
-        refused_values={"CONSISTENT_HASHING": "only the simple engine is written; buckets that split need clustering"},
+        "BUCKET, simple engine: the kind of the expressions for numbers of buckets by partition.",
+        default="regex",
+        values={"REGEX": "regex"},
         section="Pull-type indexes",
     ),
 )

@@ -20,7 +20,7 @@ TARGET_SCHEMA_KEY = "hoodie.streamer.schemaprovider.target.schema.file"
 DESERIALIZER_KEY = "hoodie.streamer.source.kafka.value.deserializer.class"
 REGISTRY_FAMILY = "hoodie.streamer.schemaprovider.registry."
 BUCKET_FAMILIES = ("hoodie.bucket.index.", "hoodie.index.bucket.")
-_BUCKETS = "only the simple bucket engine is supported (docs/guide/indexes.md); remove it, or use another index"
+_BUCKETS = "no option of the bucket index has this name (docs/guide/indexes.md); remove it"
 _OPERATION = (
     "no record is dropped because its key exists: UPSERT updates the row, and INSERT, which looks up no key, adds one; "
     "remove it"
