@@ -34,6 +34,7 @@ LOCAL: dict[str, tuple[str, str]] = {
     "streaming/process.py": ("Path.read_text os.open", "a drill's clock; a drill's note of the crash"),
     "streaming/options/transformer_options.py": ("Path.read_text", "the SQL file, on the machine of the driver"),
     "streaming/source/transformation.py": ("Path.read_text", "the schema file, on the machine of the driver"),
+    "streaming/options/proto_options.py": ("Path.read_bytes", "the file of descriptors, on the machine of the driver"),
     "streaming/options/resolve.py": ("Path.read_text", "a list that is part of the program"),
     "streaming/options/cli.py": ("Path.read_text", "the properties file"),
     "streaming/options/unsupported_report.py": ("Path.read_text", "two schema files compared"),
