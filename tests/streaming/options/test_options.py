@@ -186,7 +186,7 @@ def test_what_ttl_and_a_partial_regex_risk_is_said() -> None:
         (conf("nonsense"), "expected key=value"),
         (["--op", "DELETE_PARTITION"], "not an operation of a stream of records"),
         (["--table-type", "MERGE_ON_REED"], "did you mean MERGE_ON_READ?"),
-        (["--source-class", "ProtoKafkaSource"], "known but not supported"),
+        (["--source-class", "PulsarSource"], "known but not supported"),
         (["--source-limit", "0"], "must not be less than 1"),
         (["--status-port", "70000"], "must not be greater than 65535"),
         (["--metrics-port", "70000"], "must not be greater than 65535"),
