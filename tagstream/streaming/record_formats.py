@@ -62,6 +62,7 @@ PLAIN_JSON: Final = SourceFormat("json", partial_rows=True, transformed=True)
 CSV_FILES: Final = replace(PLAIN_JSON, name="csv", chosen=False)
 PARQUET_FILES: Final = SourceFormat("parquet", transformed=True, brings_schema=True, has_schema=True, chosen=False)
 AVRO_FILES: Final = replace(PARQUET_FILES, name="avro-files", source_types=True)
+HUDI_ROWS: Final = replace(PARQUET_FILES, name="hudi")  # rows of a Hudi table as the source
 TYPED_ROWS: Final = SourceFormat("rows", order="arrival", chosen=False)
 FORMATS: Final = {
     each.name: each
@@ -76,6 +77,7 @@ FORMATS: Final = {
         CSV_FILES,
         PARQUET_FILES,
         AVRO_FILES,
+        HUDI_ROWS,
         TYPED_ROWS,
     )
 }

@@ -17,7 +17,7 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.options.record_options import OPERATION
 from tagstream.streaming.options.table_options import NEW_ENCODING
 from tagstream.streaming.source.decode.make_format import FormatRules
-from tagstream.table.errors import ConfigError, TableConfigMismatchError
+from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError
 from tagstream.table.fields import has_field, is_text, type_of
 from tagstream.table.keys.generators import KeyKind, key_generator_type
 from tagstream.table.keys.time_partition import NAMES, OLD_PREFIX, PREFIX, TimePartition
@@ -193,17 +193,20 @@ def key_names_its_field(table: HoodieTable, options: Options) -> bool:
 
 
 CONNECT_S = 5.0
-_ROOT = "hoodie.streamer.source.dfs.root"
+_ROOT, _TABLE = "hoodie.streamer.source.dfs.root", "hoodie.streamer.source.hoodieincr.path"
 
 
 def check_source(options: Options) -> None:
-    """SourceError when the folder does not exist, is not a folder or can't be read, or when no broker accepts a
-    connection.
+    """SourceError when the folder or table does not exist, is not a folder or can't be read, or when no broker accepts
+    a connection.
     """
     if options.source.kind == "kafka":
         _check_brokers(options.kafka.consumer["kafka.bootstrap.servers"])
         return
     if options.source.kind == "frame":
+        return
+    if options.source.kind == "hudi":
+        _check_table(options.incr.path or "")
         return
     root = options.files.root or ""
     if "://" in root:
@@ -216,6 +219,13 @@ def check_source(options: Options) -> None:
         raise SourcePlaceError(
             f"user {os.geteuid()} can't read source folder {root}; give it access, or correct {_ROOT}"
         )
+
+
+def _check_table(path: str) -> None:
+    try:
+        HoodieTable.open(path)
+    except TableNotFoundError as e:
+        raise SourceError(f"source table {path} does not exist; correct {_TABLE}, or start when it exists ({e})") from e
 
 
 def _check_brokers(servers: str) -> None:
