@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from tagstream import errors
     from tagstream.reading import Health, Scan, Table, open_table
     from tagstream.streaming.job.upsert import upsert
+    from tagstream.streaming.source.changes_frame import read_changes
 
 __version__ = VERSION
-__all__ = ["Health", "Scan", "Table", "errors", "open_table", "upsert"]
+__all__ = ["Health", "Scan", "Table", "errors", "open_table", "read_changes", "upsert"]
 
 _PLACES = {
     "Health": "tagstream.reading",
     "Scan": "tagstream.reading",
     "Table": "tagstream.reading",
     "open_table": "tagstream.reading",
+    "read_changes": "tagstream.streaming.source.changes_frame",
     "upsert": "tagstream.streaming.job.upsert",
 }
 

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.streaming.batch.report import BatchReport
+from tests.drills.chain_program import run as run_totals
 from tests.streaming.stream_case import UNSET, StreamCase
 from tests.support import events as ev
 from tests.support.compare import compare
@@ -66,3 +67,40 @@ def test_a_table_follows_another(tmp_path: Path, spark: SparkSession, kind: str,
     chain.run()
     chain.check(events)
     assert chain.run() == []
+
+
+def sums(events: list[ev.Event]) -> dict[str, tuple[int, int]]:
+    """Four times the sum of ``amount``, and the number of rows, by partition."""
+    found: dict[str, tuple[int, int]] = {}
+    for row in ev.rows(ev.oracle(events).values()).to_pylist():
+        total, count = found.get(row["part"], (0, 0))
+        found[row["part"]] = (total + int(4 * (row["amount"] or 0)), count + 1)
+    return found
+
+
+def test_three_tables(tmp_path: Path, spark: SparkSession) -> None:
+    """JSON to A, a user's sums of A per group to B, B with another key and without a group to C."""
+    events = [e for e in ev.generate(600, ev.Mix(keys=60), seed=8) if not e.is_tombstone]
+    chain = chain_of(tmp_path, spark, "MERGE_ON_READ", "8")
+    totals = tmp_path / "totals"
+    conf = {
+        "hoodie.streamer.source.hoodieincr.path": str(totals / "table"),
+        "hoodie.datasource.write.recordkey.field": "total_of",
+        "hoodie.datasource.write.partitionpath.field": "",
+        "hoodie.table.ordering.fields": "version",
+        "hoodie.streamer.transformer.sql": "SELECT concat('t', grp) total_of, total, rows, version FROM <SRC> WHERE rows > 3",
+        "hoodie.streamer.transformer.class": "SqlQueryBasedTransformer",
+    }
+    last = StreamCase(tmp_path / "c", spark, "COPY_ON_WRITE", NO_SCHEMA | conf, source_class=CLASS)
+    for number, begin in enumerate(range(0, 600, 200)):
+        chain.write(events[begin : begin + 200], number)
+        chain.first.run()
+        run_totals(spark, chain.first.table, totals, {"--table-type": "COPY_ON_WRITE", "spark.sql.shuffle.partitions": "2"})
+        last.run("--source-limit", "1000000000")
+        wanted = sums(events[: begin + 200])
+        b = read_table(totals / "table", meta_columns=False).to_pylist()
+        assert {row["grp"]: (row["total"], row["rows"]) for row in b} == wanted
+        c = read_table(last.table, meta_columns=False).to_pylist()
+        assert {row["total_of"]: (row["total"], row["rows"]) for row in c} == {
+            f"t{group}": found for group, found in wanted.items() if found[1] > 3
+        }

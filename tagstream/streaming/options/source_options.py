@@ -1,4 +1,4 @@
-"""Options of the job's source: Kafka, a folder of files or a Hudi table, the part that is read, and the schema of its records."""
+"""Options of the job's source: Kafka, files or a Hudi table, the part that is read, and the schema of its records."""
 
 from __future__ import annotations
 

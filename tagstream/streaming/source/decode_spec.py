@@ -74,7 +74,8 @@ def format_rules(options: Options, *, ordered: bool, pinned: str | None = None) 
 class DecodeSpec:
     """The table's key rules and the record schema (``avro_json``; ``defaults_json`` may have more Avro defaults).
 
-    ``files``: records are read by plans, of files or of a Hudi table; they are not Kafka messages. ``merge_on_read``: deletes are written to log files.
+    ``files``: records are of files or of a Hudi table, not Kafka messages. ``merge_on_read``: deletes are written to log
+    files.
     ``refuse_collisions``: composite keys that other values would also make are bad. ``evolution``: how schemas of
     records change the table's; None: they do not. ``partial``: a field that a record lacks keeps the row's value.
     ``longest_key``: the most bytes of a record key that an index outside of the rows can store. ``sql_times``,

@@ -223,7 +223,7 @@ class IncrPlanner:
     def _scan_again(self, table: HoodieTable, timeline: Timeline, until: str | None, why: str) -> None:
         if not self._options.full_scan or until is None:
             raise SourceError(
-                f"source table {self._source.root} cannot be read from the position of this stream ({self._since()}): {why}. "
+                f"source table {self._source.root} cannot be read from this stream's position ({self._since()}): {why}. "
                 "Start with a new --checkpoint-dir and a new target table; or read all rows of the source table again with "
                 "hoodie.datasource.read.incr.fallback.fulltablescan.enable=true: then rows that were deleted meanwhile "
                 "stay in the target"
@@ -317,10 +317,10 @@ def _writes(table: HoodieTable, timeline: Timeline, instants: Iterable[Instant])
     for instant in instants:
         metadata = timeline.metadata(table.storage, instant)
         if has_changes(metadata):
-            yield _Write(instant, tuple(_splits(table, instant, metadata)))
+            yield _Write(instant, tuple(_splits(instant, metadata)))
 
 
-def _splits(table: HoodieTable, instant: Instant, metadata: CommitMetadata) -> Iterator[Split]:
+def _splits(instant: Instant, metadata: CommitMetadata) -> Iterator[Split]:
     """What is read of a commit; sizes are those of its files."""
     time, at = time_of(instant), instant.time
     for partition, ids in sorted(metadata.replaced.items()):

@@ -27,21 +27,20 @@ from tagstream.streaming.errors import SourceError
 from tagstream.streaming.source.decode.file_rows import ARROW_SCHEMA, parquet_avro
 from tagstream.streaming.source.decode.plain_json import DELETED
 from tagstream.streaming.source.decode.typed_rows import ROW
-from tagstream.streaming.source.file_plans import Split, splits_of
+from tagstream.streaming.source.file_plans import splits_of
 from tagstream.table.chunks import flat
-from tagstream.table.errors import FileGoneError, MissingChangesError
+from tagstream.table.errors import CleanedPastError, FileGoneError, MissingChangesError
 from tagstream.table.file_group.fs_view import BaseFile, FileSlice, LogFile
+from tagstream.table.file_group.names import join
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.change_stream import change_reader
-from tagstream.table.read.file_changes import AFTER, BEFORE, DELETE, INSERT, OPERATION, ChangeReader
-from tagstream.table.read.snapshot import snapshot_schema
+from tagstream.table.read.file_changes import AFTER, BEFORE, DELETE, OPERATION, ChangeReader
 from tagstream.table.read.slice_reader import SliceReader
+from tagstream.table.read.snapshot import snapshot_schema
 from tagstream.table.schema.schema import user_schema
 from tagstream.table.services.cleaning_plan import check_past
 from tagstream.table.storage.storage import Storage
 from tagstream.table.timeline.commit_metadata import WriteStat
-
-_NO_COLUMNS: Mapping[str, pa.DataType] = {}
 
 
 @dataclass(frozen=True)
@@ -55,102 +54,101 @@ class IncrSpec:
     storage: Storage
     identity: tuple[str, ...] | None
 
-    def planned(
-        self, tasks: Iterable[bytes], columns: Mapping[str, pa.DataType] = _NO_COLUMNS
-    ) -> Iterator[pa.RecordBatch]:
-        """The records of a plan's task lines: the columns of ``file_reader.RAW_SCHEMA``, and ``row``.
-
-        SourceError for files that a clean has deleted. ``columns``: not used, since a merge needs other columns, too.
+    def planned(self, tasks: Iterable[bytes], _columns: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+        """The records of a plan's task lines, see ``file_reader.PlanReader``. All columns are read, since rows are merged
+        and compared. SourceError for files that a clean has deleted.
         """
-        splits = [split for line in tasks for split in splits_of(json.loads(line)) if split.unit is not None]
-        if not splits:
-            return
-        table = HoodieTable.open(self.storage)
-        reader = change_reader(table, table.timeline(), lambda timeline, as_of: check_past(table, timeline, as_of))
-        for split in splits:
-            assert split.unit is not None
-            try:
-                yield from _Unit(reader, split.unit, self.identity).records()
-            except (MissingChangesError, FileGoneError, FileNotFoundError) as e:
-                raise SourceError(
-                    f"the files that commit {split.unit['instant']} of source table {self.storage.root} needs are gone ({e}). "
-                    "Its rows are not in this stream's table yet. Keep files and commits of the source table longer "
-                    "(hoodie.clean.commits.retained, hoodie.keep.min.commits) than this stream may be behind, and start "
-                    "again with a new --checkpoint-dir and a new target table"
-                ) from e
+        for unit, part in planned_changes(self.storage, tasks):
+            yield from self._records(unit, part)
 
-
-@dataclass(frozen=True)
-class _Unit:
-    """One unit of a plan, see :func:`unit_of_slice`, :func:`unit_of_stat`, :func:`unit_of_replaced`."""
-
-    reader: ChangeReader
-    unit: Mapping[str, Any]
-    identity: tuple[str, ...] | None
-
-    def records(self) -> Iterator[pa.RecordBatch]:
-        """The records, with their positions in the unit."""
+    def _records(self, unit: Mapping[str, Any], parts: Iterator[Part]) -> Iterator[pa.RecordBatch]:
+        """The records of a unit, with their positions in it."""
         first = 0
-        for rows, deleted, path in self._rows():
-            yield self._batch(rows, deleted, path, first)
-            first += len(rows)
-
-    def _rows(self) -> Iterator[tuple[pa.StructArray, bool, str]]:
-        """(rows, whether they are deletes, the file that they are from)."""
-        unit, where = self.unit, self.reader.table.storage.where
-        if "slice" in unit:
-            found = slice_from_json(unit["slice"])
-            reader, names = self.reader, self.reader.row_schema.names
-            rows = SliceReader(reader.table, reader.timeline, unit["instant"], reader.schema, tuple(names))
-            for part in rows.read(found):
-                yield _struct(part.select(names), reader.row_schema), False, where(_path_of(found))
-            return
-        if "stat" in unit:
-            stat = WriteStat.from_json(unit["stat"])
-            parts, path = self.reader.of_stat(unit["instant"], unit["operation"], stat), where(stat.path)
-        else:
-            partition, file_id = unit["replaced"]
-            parts, path = self.reader.of_replaced(unit["instant"], partition, file_id), where(partition or ".")
-        for part in parts:
-            op, old, new = (flat(part.column(name)) for name in (OPERATION, BEFORE, AFTER))
+        for rows, path in parts:
+            op, old, new = (flat(rows.column(name)) for name in (OPERATION, BEFORE, AFTER))
             gone = pc.equal(op, DELETE)
-            moved = pc.and_(pc.and_(old.is_valid(), new.is_valid()), self._moved(op, old, new))
-            yield old.filter(pc.or_(gone, moved)), True, path
-            yield new.filter(pc.invert(gone)), False, path
+            for images, deleted in ((old.filter(pc.or_(gone, self._moved(old, new))), True), (new.drop_null(), False)):
+                yield _batch(images, unit, deleted, path, first)
+                first += len(images)
 
-    def _moved(self, op: pa.Array, old: pa.StructArray, new: pa.StructArray) -> pa.Array:
+    def _moved(self, old: pa.StructArray, new: pa.StructArray) -> pa.Array:
         """Whether the row before an update may have another place in the target than the row after it."""
         names = old.type.names if self.identity is None else self.identity
-        found = pa.repeat(pa.scalar(False), len(op))
+        found = pa.repeat(pa.scalar(False), len(old))
         for name in names:
             if old.type.get_field_index(name) >= 0:
                 found = pc.or_(found, _differs(pc.struct_field(old, name), pc.struct_field(new, name)))
-        return pc.and_(found, pc.not_equal(op, INSERT))
-
-    def _batch(self, rows: pa.StructArray, deleted: bool, path: str, first: int) -> pa.RecordBatch:
-        n = len(rows)
-        columns = {field.name: rows.field(i) for i, field in enumerate(rows.type)}
-        schema = pa.schema(list(rows.type)).serialize().to_pybytes()
-        if deleted or DELETED not in columns:  # a table may store the mark
-            columns[DELETED] = pa.repeat(pa.scalar(deleted), n)
-        fields = [pa.field(name, column.type) for name, column in columns.items()]
-        struct = pa.StructArray.from_arrays(list(columns.values()), fields=fields)
-        place = 2 * int(self.unit["time"]) + (not deleted)
-        return pa.RecordBatch.from_pydict(
-            {
-                "key": pa.nulls(n, pa.binary()),
-                "value": pa.nulls(n, pa.binary()),
-                "src": pa.repeat(pa.scalar(path, pa.string()), n),
-                "pos_hi": pa.array(np.full(n, place, np.int64)),
-                "pos_lo": pa.array(np.arange(first, first + n, dtype=np.int64)),
-                ROW: struct,
-            },
-            metadata={ARROW_SCHEMA: schema},
-        )
+        return pc.and_(found, pc.and_(old.is_valid(), new.is_valid()))
 
 
-def _struct(rows: pa.Table, schema: pa.Schema) -> pa.StructArray:
-    return pa.StructArray.from_arrays([flat(rows.column(name)) for name in schema.names], fields=list(schema))
+Part = tuple[pa.Table, str]
+
+
+def planned_changes(storage: Storage, tasks: Iterable[bytes]) -> Iterator[tuple[Mapping[str, Any], Iterator[Part]]]:
+    """For each unit of a plan's task lines (the unit, its changes with the file that they are from).
+
+    The changes have the columns of ``ChangeReader.change_schema``; rows of the snapshot are inserts. ``storage``: of the
+    table's folder. SourceError for files that a clean has deleted.
+    """
+    units = [split.unit for line in tasks for split in splits_of(json.loads(line)) if split.unit is not None]
+    if not units:
+        return
+    table = HoodieTable.open(storage)
+    reader = change_reader(table, table.timeline(), lambda timeline, as_of: check_past(table, timeline, as_of))
+    for unit in units:
+        yield unit, _found(reader, unit)
+
+
+def _found(reader: ChangeReader, unit: Mapping[str, Any]) -> Iterator[Part]:
+    try:
+        yield from _parts(reader, unit)
+    except (MissingChangesError, CleanedPastError, FileGoneError, FileNotFoundError) as e:
+        raise SourceError(
+            f"commit {unit['instant']} of source table {reader.table.base_path} cannot be read any more: {e}. Its rows are "
+            "not in this stream's table yet. Start again with a new --checkpoint-dir and a new target table, and let the "
+            "source table keep its files and commits longer than this stream may be behind "
+            "(hoodie.clean.commits.retained, hoodie.keep.min.commits)"
+        ) from e
+
+
+def _parts(reader: ChangeReader, unit: Mapping[str, Any]) -> Iterator[Part]:
+    where = reader.table.storage.where
+    if "slice" in unit:
+        found, names = slice_from_json(unit["slice"]), tuple(reader.row_schema.names)
+        slices = SliceReader(reader.table, reader.timeline, unit["instant"], reader.schema, names)
+        for rows in slices.read(found):
+            yield reader.inserts(unit["instant"], rows), where(found.base_path or found.log_paths[0])
+        return
+    if "stat" in unit:
+        stat = WriteStat.from_json(unit["stat"])
+        parts, path = reader.of_stat(unit["instant"], unit["operation"], stat), stat.path
+    else:
+        partition, file_id = unit["replaced"]
+        parts, path = reader.of_replaced(unit["instant"], partition, file_id), join(partition, file_id)
+    for rows in parts:
+        yield rows, where(path)
+
+
+def _batch(rows: pa.StructArray, unit: Mapping[str, Any], deleted: bool, path: str, first: int) -> pa.RecordBatch:
+    n = len(rows)
+    columns = {field.name: rows.field(i) for i, field in enumerate(rows.type)}
+    schema = pa.schema(list(rows.type)).serialize().to_pybytes()
+    if deleted or DELETED not in columns:  # a table may store the mark
+        columns[DELETED] = pa.repeat(pa.scalar(deleted), n)
+    fields = [pa.field(name, column.type) for name, column in columns.items()]
+    struct = pa.StructArray.from_arrays(list(columns.values()), fields=fields)
+    place = 2 * int(unit["time"]) + (not deleted)
+    return pa.RecordBatch.from_pydict(
+        {
+            "key": pa.nulls(n, pa.binary()),
+            "value": pa.nulls(n, pa.binary()),
+            "src": pa.repeat(pa.scalar(path, pa.string()), n),
+            "pos_hi": pa.array(np.full(n, place, np.int64)),
+            "pos_lo": pa.array(np.arange(first, first + n, dtype=np.int64)),
+            ROW: struct,
+        },
+        metadata={ARROW_SCHEMA: schema},
+    )
 
 
 def _differs(old: pa.Array, new: pa.Array) -> pa.Array:
@@ -197,10 +195,6 @@ def slice_from_json(doc: Mapping[str, Any]) -> FileSlice:
     base = None if doc["base"] is None else BaseFile(**doc["base"])
     logs = tuple(LogFile(**log) for log in doc["logs"])
     return FileSlice(doc["partition"], doc["file_id"], doc["instant"], base, logs)
-
-
-def _path_of(found: FileSlice) -> str:
-    return found.base_path or next(iter(found.log_paths), found.partition_path)
 
 
 def source_table_schema(path: str) -> str:

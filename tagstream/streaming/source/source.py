@@ -174,7 +174,7 @@ def raw_records(
     path in ``src`` for files.
     """
     if options.source.kind != "kafka":
-        return _files(spark, options) if plans is None else _plans(spark, plans)
+        return _files(spark, options) if plans is None else plan_lines(spark, plans)
     limit = events_a_batch(spark, options.kafka, options.source.limit, reached)
     return _kafka(spark, options.kafka, starting_offsets, limit, headers=headers)
 
@@ -215,7 +215,7 @@ def _files(spark: SparkSession, options: Options) -> DataFrame:
     return _text_rows(reader.load(options.files.root))
 
 
-def _plans(spark: SparkSession, folder: str) -> DataFrame:
+def plan_lines(spark: SparkSession, folder: str) -> DataFrame:
     """Plans as rows: one plan is one batch. Data files may be among them, in a batch that an earlier version planned."""
     spark.conf.set(
         "spark.sql.files.openCostInBytes", "1"
