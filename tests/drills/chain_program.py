@@ -31,11 +31,17 @@ def add(key: tuple[Any, ...], parts: Iterator[pd.DataFrame], state: GroupState) 
     for part in parts:
         total, rows = total + int(part["n"].sum()), rows + int(part["rows"].sum())
     state.update((total, rows, version + 1))
-    yield pd.DataFrame([[key[0], total, rows, version + 1, rows == 0]], columns=[c.split()[0] for c in TOTALS.split(", ")])
+    yield pd.DataFrame(
+        [[key[0], total, rows, version + 1, rows == 0]], columns=[c.split()[0] for c in TOTALS.split(", ")]
+    )
 
 
 def totals(changes: DataFrame) -> DataFrame:
-    return changes.selectExpr(SIGNED).groupBy("grp").applyInPandasWithState(add, TOTALS, STATE, "append", GroupStateTimeout.NoTimeout)
+    return (
+        changes.selectExpr(SIGNED)
+        .groupBy("grp")
+        .applyInPandasWithState(add, TOTALS, STATE, "append", GroupStateTimeout.NoTimeout)
+    )
 
 
 def run(spark: SparkSession, source: Path, folder: Path, options: dict[str, Any]) -> None:

@@ -95,7 +95,9 @@ def test_three_tables(tmp_path: Path, spark: SparkSession) -> None:
     for number, begin in enumerate(range(0, 600, 200)):
         chain.write(events[begin : begin + 200], number)
         chain.first.run()
-        run_totals(spark, chain.first.table, totals, {"--table-type": "COPY_ON_WRITE", "spark.sql.shuffle.partitions": "2"})
+        run_totals(
+            spark, chain.first.table, totals, {"--table-type": "COPY_ON_WRITE", "spark.sql.shuffle.partitions": "2"}
+        )
         last.run("--source-limit", "1000000000")
         wanted = sums(events[: begin + 200])
         b = read_table(totals / "table", meta_columns=False).to_pylist()
