@@ -17,8 +17,8 @@ from tagstream.version import VERSION
 if TYPE_CHECKING:
     from tagstream import errors
     from tagstream.reading import Health, Scan, Table, open_table
+    from tagstream.streaming.job.read_changes import read_changes
     from tagstream.streaming.job.upsert import upsert
-    from tagstream.streaming.source.changes_frame import read_changes
 
 __version__ = VERSION
 __all__ = ["Health", "Scan", "Table", "errors", "open_table", "read_changes", "upsert"]
@@ -28,7 +28,7 @@ _PLACES = {
     "Scan": "tagstream.reading",
     "Table": "tagstream.reading",
     "open_table": "tagstream.reading",
-    "read_changes": "tagstream.streaming.source.changes_frame",
+    "read_changes": "tagstream.streaming.job.read_changes",
     "upsert": "tagstream.streaming.job.upsert",
 }
 

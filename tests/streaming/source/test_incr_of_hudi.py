@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 
 from tagstream.errors import CleanedPastError
 from tagstream.reading import open_table

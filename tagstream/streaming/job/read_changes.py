@@ -17,6 +17,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from tagstream.streaming.errors import SourceError
+from tagstream.streaming.job.workers import take_stores
 from tagstream.streaming.source.decode.typed_rows import as_spark_has_it, spark_schema
 from tagstream.streaming.source.file_plans import PlanLog
 from tagstream.streaming.source.incr_planner import IncrPlanner, IncrPlanOptions
@@ -27,7 +28,6 @@ from tagstream.table.errors import ConfigError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.read.change_stream import change_reader
 from tagstream.table.storage.opening import canonical, open_storage
-from tagstream.table.storage.settings import keep_settings, store_settings
 from tagstream.table.storage.storage import Storage
 
 _ROWS = 1 << 16
@@ -58,7 +58,7 @@ def read_changes(
     """
     if max_commits < 1 or max_bytes < 1:
         raise ConfigError(f"max_commits is {max_commits} and max_bytes is {max_bytes}; both must be at least 1")
-    keep_settings(store_settings(dict(spark.sparkContext.getConf().getAll())), os.environ)
+    take_stores(spark)
     source, folder = open_storage(canonical(os.fspath(path))), open_storage(canonical(os.fspath(plans)))
     log = PlanLog(folder)
     limits = IncrPlanOptions(max_bytes, spark.sparkContext.defaultParallelism, max_commits, latest)
@@ -67,7 +67,9 @@ def read_changes(
     planner.report_waiting()
     table = HoodieTable.open(source)
     if table.timeline().newest_completed is None:
-        raise SourceError(f"source table {source.root} has no commit yet, so its columns are not known: start when it has one")
+        raise SourceError(
+            f"source table {source.root} has no commit yet, so its columns are not known: start when it has one"
+        )
     columns = spark_schema(change_reader(table, table.timeline()).change_schema)
     wanted: StructType = from_arrow_schema(columns)
     # A session of its own: plans are split for the tasks by a setting that must not affect the user's queries.
