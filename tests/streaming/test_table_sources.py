@@ -55,6 +55,7 @@ def chain_of(folder: Path, spark: SparkSession, kind: str, version: str = "6", *
     return Chain(first, second)
 
 
+@pytest.mark.extended("more kinds of tables", first=("COPY_ON_WRITE-6", "MERGE_ON_READ-9"))
 @pytest.mark.parametrize(("kind", "version"), KINDS)
 def test_a_table_follows_another(tmp_path: Path, spark: SparkSession, kind: str, version: str) -> None:
     events = [e for e in ev.generate(900, ev.Mix(keys=120), seed=3) if not e.is_tombstone]
@@ -78,6 +79,7 @@ def sums(events: list[ev.Event]) -> dict[str, tuple[int, int]]:
     return found
 
 
+@pytest.mark.extended("three streams, each with several starts")
 def test_three_tables(tmp_path: Path, spark: SparkSession) -> None:
     """JSON to A, a user's sums of A per group to B, B with another key and without a group to C."""
     events = [e for e in ev.generate(600, ev.Mix(keys=60), seed=8) if not e.is_tombstone]
@@ -88,7 +90,8 @@ def test_three_tables(tmp_path: Path, spark: SparkSession) -> None:
         "hoodie.datasource.write.recordkey.field": "total_of",
         "hoodie.datasource.write.partitionpath.field": "",
         "hoodie.table.ordering.fields": "version",
-        "hoodie.streamer.transformer.sql": "SELECT concat('t', grp) total_of, total, rows, version FROM <SRC> WHERE rows > 3",
+        "hoodie.streamer.transformer.sql": "SELECT concat('t', grp) total_of, total, rows, version "
+        "FROM <SRC> WHERE rows > 3",
         "hoodie.streamer.transformer.class": "SqlQueryBasedTransformer",
     }
     last = StreamCase(tmp_path / "c", spark, "COPY_ON_WRITE", NO_SCHEMA | conf, source_class=CLASS)

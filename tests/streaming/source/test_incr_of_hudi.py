@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from tagstream.errors import CleanedPastError
 from tagstream.reading import open_table
@@ -30,6 +31,7 @@ def by_key(rows: pa.Table, keys: tuple[str, ...]) -> dict[tuple[Any, ...], str]:
     return {tuple(row[name] for name in keys): repr(row) for row in rows.to_pylist()}
 
 
+@pytest.mark.extended("a minute of tables of Hudi")
 def test_the_rows_follow_from_each_commit(tmp_path: Path) -> None:
     read, gone = [], []
     for name in reference.NAMES:
