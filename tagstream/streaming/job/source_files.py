@@ -98,6 +98,14 @@ class SourceFiles:
             full_scan=incr.full_scan,
         )
         planner = IncrPlanner(source, query_folder, log, plans, job.env.lease.check)
+        if planner.is_new and job.table.timeline().completed_writes and incr.begin != "READ_LATEST":
+            LOG.warning(
+                "checkpoint %s is new, and table %s has commits: all rows of source table %s are read; rows that the source "
+                "has lost since stay in the table",
+                job.env.checkpoint.root,
+                job.table.base_path,
+                source.root,
+            )
         planner.look()
         planner.report_waiting()
         spec = IncrSpec(source, None if options.source.transformers else job.decode.place_columns)

@@ -195,6 +195,7 @@ def _split(doc: dict[str, Any]) -> Split:
 
 SOURCE = "tagstream/source"
 PLANS, POSITIONS = f"{SOURCE}/plans", f"{SOURCE}/positions"
+SNAPSHOT = f"{SOURCE}/snapshot.jsonl"  # of a Hudi table as the source (``incr_planner``)
 _MARK = f"{PLANS}/_version"
 _TICK, _TICKS = f"{SOURCE}/tick", 10_000
 _BEGIN, _END = "plan-", ".jsonl"

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tagstream.streaming.errors import CheckpointError, SourceError
-from tagstream.streaming.source.file_plans import SOURCE, PlanLog, Split, batches, share_out
+from tagstream.streaming.source.file_plans import SNAPSHOT, PlanLog, Split, batches, share_out
 from tagstream.streaming.source.incr_reader import unit_of_replaced, unit_of_slice, unit_of_stat
 from tagstream.streaming.source.source_file import FilePosition
 from tagstream.table.errors import MissingChangesError, TableNotFoundError
@@ -36,7 +36,6 @@ from tagstream.table.timeline.instant import CLEAN, Instant
 from tagstream.table.timeline.timeline import Timeline
 
 LOG = logging.getLogger("tagstream")
-SNAPSHOT = f"{SOURCE}/snapshot.jsonl"
 SNAPSHOT_VERSION = 1
 _TABLE = ""  # the path of the position
 _PLANS = 100
@@ -92,6 +91,11 @@ class IncrPlanner:
         self._plans_since = 0
         self.waiting: dict[str, int] = {}
         self._warned = ""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether nothing of the table is planned yet."""
+        return self._newest == 0 and self._reached is None
 
     def look(self) -> int:
         """Read the table's timeline and plan what is new. Returns the number of new plans.

@@ -80,6 +80,8 @@ def order_notes(options: Options, config: TableConfig, ordering: str, schema: pa
             f"table {config.name} is of version {config.version} and its {PAYLOAD_KEY} is {payload}: Hudi's writers let a "
             f"late event replace a newer row; this job keeps the row with the greater {', '.join(config.deciding_fields)}",
         )
+    if options.source.kind == "hudi":
+        return _source_order_notes(options.incr.path or "", config)
     if config.deciding_fields or not config.raw:
         return ()
     notes = []
@@ -94,6 +96,22 @@ def order_notes(options: Options, config: TableConfig, ordering: str, schema: pa
             "of their paths), and lines in the order of their file; a file that appears later counts as newer"
         )
     return tuple(notes)
+
+
+def _source_order_notes(path: str, config: TableConfig) -> tuple[str, ...]:
+    """A note where the target orders rows by other fields than the source table."""
+    try:
+        source = HoodieTable.open(path).config
+    except TableNotFoundError:  # the check of the source reports it
+        return ()
+    if not config.deciding_fields or source.deciding_fields == config.deciding_fields:
+        return ()
+    own = f"by {', '.join(source.deciding_fields)}" if source.deciding_fields else "by their commits"
+    return (
+        f"table {config.name} orders its rows by {', '.join(config.deciding_fields)}, and source table {path} orders them "
+        f"{own}: a change whose value is less than the row's counts as late. Without an ordering field the order of the "
+        "source's commits counts",
+    )
 
 
 def check_kinds(options: Options, config: TableConfig) -> None:

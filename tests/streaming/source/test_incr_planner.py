@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tagstream.streaming.errors import CheckpointError, SourceError
-from tagstream.streaming.source.file_plans import PlanLog
-from tagstream.streaming.source.incr_planner import SNAPSHOT
+from tagstream.streaming.source.file_plans import SNAPSHOT, PlanLog
 from tagstream.table.errors import LeaseLostError
 from tagstream.table.file_group.change_file import LoggingMode
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
