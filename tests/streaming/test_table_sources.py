@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.streaming.batch.report import BatchReport
+from tagstream.streaming.job.main import main
 from tests.drills.chain_program import run as run_totals
 from tests.streaming.stream_case import UNSET, StreamCase
 from tests.support import events as ev
@@ -109,3 +110,41 @@ def test_three_tables(tmp_path: Path, spark: SparkSession) -> None:
         assert {row["total_of"]: (row["total"], row["rows"]) for row in c} == {
             f"t{group}": found for group, found in wanted.items() if found[1] > 3
         }
+
+
+def test_a_target_with_another_place_for_its_rows(tmp_path: Path, spark: SparkSession) -> None:
+    """Partitions by a column that changes, an index that is not global, and no ordering field: the source's order counts."""
+    chain = chain_of(tmp_path, spark, "COPY_ON_WRITE", "6", hoodie_index_type="BLOOM")
+    chain.second.conf = {
+        **chain.second.conf,
+        "hoodie.datasource.write.partitionpath.field": "name",
+        "hoodie.table.ordering.fields": UNSET,
+    }
+    first = [ev.Event(f"k{n}", "p", 1, name="x") for n in range(4)]
+    chain.write(first, 0)
+    chain.run()
+    second = [
+        ev.Event("k0", "p", 2, name="y"),
+        ev.Event("k1", "p", 2, deleted=True, name="x"),
+        ev.Event("k2", "q", 2, name="x"),
+    ]
+    chain.write(second, 1)
+    chain.write([ev.Event("k2", "q", 3, name="z"), ev.Event("k3", "p", 3, deleted=True, name="x")], 2)
+    (report,) = chain.run()
+    chain.check([*first, *second, ev.Event("k2", "q", 3, name="z"), ev.Event("k3", "p", 3, deleted=True)])
+    assert report.records > 5, "an update that moves a row is also a delete of the row before it"
+
+
+def test_a_dry_run_and_a_source_that_does_not_exist(
+    tmp_path: Path, spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
+    chain = chain_of(tmp_path, spark, "COPY_ON_WRITE")
+    assert main(chain.second.arguments("--dry-run")) != 0
+    assert "does not exist" in capsys.readouterr().err
+    chain.write([ev.Event("k0", "p", 1, name="x")], 0)
+    chain.first.run()
+    chain.second.conf = {**chain.second.conf, "hoodie.table.ordering.fields": "amount"}
+    assert main(chain.second.arguments("--dry-run")) == 0
+    said = capsys.readouterr()
+    assert "orders its rows by amount" in said.out + said.err
+    assert not chain.second.table.exists()

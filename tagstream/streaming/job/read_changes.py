@@ -45,8 +45,8 @@ def read_changes(
     """A streaming DataFrame of the changes of the Hudi table at ``path``: its rows first, as inserts, then its commits.
 
     The columns are ``op`` (``i``, ``u``, ``d``), ``ts_ms`` (the instant of the write), ``before`` and ``after`` (structs of
-    the columns that the table has now, or null). ``plans``: a folder for this stream only, beside the checkpoint of its
-    query; it has the position. ``latest``: a new stream begins with the newest commit. ``max_commits``, ``max_bytes``:
+    the columns that the table has now, or null). ``plans``: a folder only for this stream, which has its position;
+    not the checkpoint of the query. ``latest``: a new stream begins with the newest commit. ``max_commits``, ``max_bytes``:
     limits of a batch, which has at least one whole commit.
 
     Each call plans the commits that are completed now. A query of it ends with ``trigger="availableNow"``; the next call

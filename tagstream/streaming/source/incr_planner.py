@@ -181,7 +181,7 @@ class IncrPlanner:
             check_archive(table, timeline, since)
         except MissingChangesError as e:
             return str(e)
-        planned = self._newest > 0  # before the first plan the position is no commit
+        planned = self._newest > 0  # before the first plan no commit has the position
         known = {time_of(i) for i in timeline.completed_writes}
         if planned and since not in known and not self._is_archived(table, since):
             return f"its commit of {since} does not exist any more, because it was restored to an earlier one or made again"
