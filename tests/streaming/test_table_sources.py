@@ -148,3 +148,17 @@ def test_a_dry_run_and_a_source_that_does_not_exist(
     said = capsys.readouterr()
     assert "orders its rows by amount" in said.out + said.err
     assert not chain.second.table.exists()
+
+
+@pytest.mark.extended("the same decisions over another real stream")
+def test_a_column_that_the_source_table_gets(tmp_path: Path, spark: SparkSession) -> None:
+    chain = chain_of(tmp_path, spark, "MERGE_ON_READ", "9")
+    chain.write([ev.Event("k0", "p", 1, name="x")], 0)
+    chain.run()
+    fields = [*ev.AVRO_SCHEMA["fields"], {"name": "note", "type": ["null", "string"], "default": None}]
+    chain.first.schema = {**ev.AVRO_SCHEMA, "fields": fields}
+    row = {**ev.Event("k1", "p", 2, name="y").row(), "note": "new"}
+    (chain.first.source / "f0001.json").write_text(json.dumps(row) + "\n")
+    chain.run()
+    rows = read_table(chain.second.table, meta_columns=False).to_pylist()
+    assert sorted((row["id"], row["note"]) for row in rows) == [("k0", None), ("k1", "new")]
