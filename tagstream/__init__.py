@@ -17,16 +17,18 @@ from tagstream.version import VERSION
 if TYPE_CHECKING:
     from tagstream import errors
     from tagstream.reading import Health, Scan, Table, open_table
+    from tagstream.streaming.job.read_changes import read_changes
     from tagstream.streaming.job.upsert import upsert
 
 __version__ = VERSION
-__all__ = ["Health", "Scan", "Table", "errors", "open_table", "upsert"]
+__all__ = ["Health", "Scan", "Table", "errors", "open_table", "read_changes", "upsert"]
 
 _PLACES = {
     "Health": "tagstream.reading",
     "Scan": "tagstream.reading",
     "Table": "tagstream.reading",
     "open_table": "tagstream.reading",
+    "read_changes": "tagstream.streaming.job.read_changes",
     "upsert": "tagstream.streaming.job.upsert",
 }
 

@@ -63,6 +63,7 @@ CSV_FILES: Final = replace(PLAIN_JSON, name="csv", chosen=False)
 PARQUET_FILES: Final = SourceFormat("parquet", transformed=True, brings_schema=True, has_schema=True, chosen=False)
 AVRO_FILES: Final = replace(PARQUET_FILES, name="avro-files", source_types=True)
 PROTOBUF: Final = SourceFormat("protobuf", order="arrival", chosen=False)
+HUDI_ROWS: Final = replace(PARQUET_FILES, name="hudi")  # rows of a Hudi table as the source
 TYPED_ROWS: Final = SourceFormat("rows", order="arrival", chosen=False)
 FORMATS: Final = {
     each.name: each
@@ -78,6 +79,7 @@ FORMATS: Final = {
         CSV_FILES,
         PARQUET_FILES,
         AVRO_FILES,
+        HUDI_ROWS,
         TYPED_ROWS,
     )
 }

@@ -65,6 +65,7 @@ def deep(world: World) -> list[str]:
     found += _past(world, table)
     found += [f"rings: {text}" for text in _first(_rings(world))]
     found += _first(_changes(world, table))
+    found += _first(_followed(world))
     return found + _index(world)
 
 
@@ -237,6 +238,17 @@ def _changes(world: World, table: HoodieTable) -> Iterator[str]:
             yield f"changes since {entry.instant}: no change of {ident}"
     here = {ident: want[ident] for ident in want if ident in changed}
     yield from differences(world, f"changes since {entry.instant}", changed.values(), here)
+
+
+def _followed(world: World) -> Iterator[str]:
+    """A stream from the table has its rows."""
+    if world.settings.by_partition or world.settings.changes:  # as in :func:`_changes`
+        return
+    wrong, is_now = world.follower.look()
+    yield from wrong
+    if is_now:
+        want = {ident: _values(row) for ident, row in expected(world).items()}
+        yield from differences(world, "a stream from the table", world.follower.rows.values(), want)
 
 
 def _values(row: dict[str, Any]) -> dict[str, Any]:

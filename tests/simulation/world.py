@@ -28,6 +28,7 @@ from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tests.simulation.changes import Database, Message
 from tests.simulation.engine import TOPIC, Engine, Topic, installed
 from tests.simulation.events import EventMaker
+from tests.simulation.follow import Follower
 from tests.simulation.model import Event, Ident, Model
 from tests.simulation.processes import Killed, Process, Processes
 from tests.simulation.session import Session
@@ -83,6 +84,7 @@ class World:
         self.topic, self.processes = self.topics[0], Processes(lambda: self.now_ms)
         self._lock: list[int] = []
         self._at_order: dict[Ident, tuple[tuple[int, int], int]] = {}
+        self.follower = Follower(self.path, self.folder / "follower")
         self.events = EventMaker(told)
         self.database = Database(told, len(self.topic.partitions)) if told.changes else None
         self.source: EventMaker | Database = self.database or self.events

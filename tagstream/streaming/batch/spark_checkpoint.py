@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tagstream.streaming.errors import CheckpointError
-from tagstream.streaming.source.file_plans import PLANS, PlanLog, plan_name, plan_number, read_plan
+from tagstream.streaming.source.file_plans import PLANS, SNAPSHOT, PlanLog, plan_name, plan_number, read_plan
 from tagstream.table.storage.opening import uri
 from tagstream.table.storage.storage import Storage, at_once
 
@@ -331,6 +331,8 @@ def carry_plans(old: Storage, new: Storage, batch_id: int) -> bool:
     log, carried = PlanLog(old), PlanLog(new)
     positions, newest = log.positions()
     carried.keep_positions(positions, newest)
+    if old.exists(SNAPSHOT):  # of a table as the source; not all of its parts have plans yet
+        new.replace(SNAPSHOT, old.read(SNAPSHOT))
     for number in log.numbers:
         if number not in taken:
             carried.copy_plan(number, old.read(plan_name(number)))

@@ -46,6 +46,7 @@ from tagstream.streaming.source.file_avro import read_header
 from tagstream.streaming.source.file_forms import make_form
 from tagstream.streaming.source.file_lister import list_files
 from tagstream.streaming.source.file_parquet import schema_of
+from tagstream.streaming.source.incr_reader import source_table_schema
 from tagstream.streaming.source.source import NEW_KEY, OLD_KEY
 from tagstream.streaming.source.source_checks import check_source
 from tagstream.streaming.source.source_file import DAMAGED, DamagedFileError, SourceFile, codec_of, content
@@ -97,6 +98,13 @@ def with_first_schema(options: Options, spark: SparkSession | None = None) -> Op
     if (spark is None and reads_by_spark(options)) or not lacks_schema(options):
         return options
     check_source(options)
+    if options.source.kind == "hudi":
+        path = options.incr.path or ""
+        text = source_table_schema(path)
+        LOG.info("table %s is made with the columns of table %s", options.table.base_path, path)
+        return replace(
+            options, source=replace(options.source, first_schema=FirstSchema(text, f"source table {path}", None))
+        )
     if options.files.form in ("parquet", "avro") and options.source.kind == "dfs":
         return replace(options, source=replace(options.source, first_schema=_of_files(options)))
     looked_at = 0

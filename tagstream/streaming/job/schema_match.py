@@ -180,6 +180,8 @@ def waits_for_records(options: Options) -> bool:
 
 def reads_by_spark(options: Options) -> bool:
     """Whether only Spark can read the source: a topic, or files on a store that this program does not read itself."""
+    if options.source.kind == "hudi":
+        return False
     return options.source.kind == "kafka" or not is_supported(options.files.root or "")
 
 

@@ -1,4 +1,4 @@
-"""The source folder of a job: listed before its query starts, and with ``--continuous`` also while it runs."""
+"""The source folder or table of a job: planned before its query starts, and with ``--continuous`` also while it runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from tagstream.streaming.source.file_cleaner import CleanOptions, SourceCleaner
 from tagstream.streaming.source.file_forms import make_form
 from tagstream.streaming.source.file_lister import FileLister, ListerOptions, ListerThread, list_files
 from tagstream.streaming.source.file_plans import PlanLog, Positions, Split, plan_number, read_plan
-from tagstream.streaming.source.file_reader import FilesSpec
+from tagstream.streaming.source.file_reader import FilesSpec, PlanReader
+from tagstream.streaming.source.incr_planner import IncrPlanner, IncrPlanOptions
+from tagstream.streaming.source.incr_reader import IncrSpec
 from tagstream.streaming.source.source_file import FileForm, position_of
 from tagstream.table.storage.opening import is_supported, open_storage, path_of
 from tagstream.table.storage.storage import Storage
@@ -33,20 +35,22 @@ LOG = logging.getLogger("tagstream")
 
 
 class SourceFiles:
-    """The plans for a query's source folder: made once, or in the background until :meth:`close`."""
+    """The plans for a query's source folder or table: made once, or in the background until :meth:`close`."""
 
-    def __init__(self, folder: str, spec: FilesSpec, thread: ListerThread | None) -> None:
+    def __init__(self, folder: str, spec: PlanReader, thread: ListerThread | None) -> None:
         self.folder = folder
         self.spec = spec
         self._thread = thread
 
     @classmethod
     def open(cls, spark: SparkSession, job: JobContext) -> SourceFiles | None:
-        """List the folder and plan new files. With ``--continuous`` this is repeated until :meth:`close`.
+        """Plan new files, or new commits of the source table. With ``--continuous`` this is repeated until :meth:`close`.
 
         None for Kafka, and for a folder on a store that only Spark reads: then Spark lists and reads the files.
         """
         options = job.options
+        if options.source.kind == "hudi":
+            return cls._of_table(spark, job)
         if options.source.kind != "dfs" or not is_supported(options.files.root or ""):
             return None
         source = open_storage(options.files.root or "")
@@ -79,6 +83,36 @@ class SourceFiles:
             spec,
             ListerThread(lister, to_come(job.query_folder.files, log), options.run.min_sync_interval_seconds),
         )
+
+    @classmethod
+    def _of_table(cls, spark: SparkSession, job: JobContext) -> SourceFiles:
+        options, incr = job.options, job.options.incr
+        source, query_folder = open_storage(incr.path or ""), job.query_folder.files
+        follow_moved_plans(query_folder)
+        log = PlanLog(query_folder)
+        plans = IncrPlanOptions(
+            options.source.limit,
+            spark.sparkContext.defaultParallelism,
+            incr.instants,
+            latest=incr.begin == "READ_LATEST",
+            full_scan=incr.full_scan,
+        )
+        planner = IncrPlanner(source, query_folder, log, plans, job.env.lease.check)
+        if planner.is_new and job.table.timeline().completed_writes and incr.begin != "READ_LATEST":
+            LOG.warning(
+                "checkpoint %s is new, and table %s has commits: all rows of source table %s are read; rows that the source "
+                "has lost since stay in the table",
+                job.env.checkpoint.root,
+                job.table.base_path,
+                source.root,
+            )
+        planner.look()
+        planner.report_waiting()
+        spec = IncrSpec(source, None if options.source.transformers else job.decode.place_columns)
+        if not options.run.continuous:
+            return cls(log.folder, spec, None)
+        interval = options.run.min_sync_interval_seconds
+        return cls(log.folder, spec, ListerThread(planner, to_come(query_folder, log), interval))
 
     def start(self, batches: Callable[[], tuple[int, bool]]) -> None:
         """Start the background listing, with ``--continuous``. ``batches``: returns how many batches the query has

@@ -10,7 +10,6 @@ from __future__ import annotations
 import difflib
 import logging
 import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,7 +27,7 @@ from tagstream.spark_release import arrow_schema
 from tagstream.streaming.job.job import open_table, stream
 from tagstream.streaming.job.preflight import SparkNeeds, check_start, check_stream
 from tagstream.streaming.job.upsert_query import LogLines, Run, show_lines
-from tagstream.streaming.job.workers import PROJECT, check_workers, on_one_host, prefer_this_copy
+from tagstream.streaming.job.workers import check_workers, take_stores
 from tagstream.streaming.monitor.watch import Watch
 from tagstream.streaming.options.options import Options, build_options
 from tagstream.streaming.options.registry import REGISTRY
@@ -39,8 +38,6 @@ from tagstream.streaming.source.decode.typed_rows import rows_avro
 from tagstream.streaming.source.packed import ROWS_PER_BATCH
 from tagstream.table.config import FROM_CONF, FROM_FLAG, Entry
 from tagstream.table.errors import ConfigError
-from tagstream.table.storage.settings import VARIABLE as STORE_SETTINGS
-from tagstream.table.storage.settings import keep_settings, store_settings
 
 Columns = str | Sequence[str]
 Trigger = str | Mapping[str, Any]
@@ -297,7 +294,7 @@ def upsert(
     show_lines()
     spark = classic_session(df)
     given = trigger_of(trigger)
-    _take_stores(spark)
+    take_stores(spark)
     columns = {"key": key, "partition_by": partition_by, "order_by": order_by}
     entries = entries_of(path, checkpoint, columns, options)
     mark = next((entry.value for entry in reversed(entries) if entry.key == _DELETE_FIELD), DELETED)
@@ -329,17 +326,3 @@ def _stream(run: Run, spark: SparkSession, df: DataFrame, options: Options, trig
         frame = Frame(df, trigger, run.started, stateful_operator(df) is not None)
         stream(own, options, table, lines, run.stop, crash, clock_ms, watch, frame)
     LOG.info("upsert into %s has ended: %s batches in this run", options.table.base_path, f"{lines.batches:,}")
-
-
-def _take_stores(spark: SparkSession) -> None:
-    """Use the session's settings of file systems for the table, too. Workers get this package and these settings."""
-    context = spark.sparkContext
-    keep_settings(store_settings(dict(context.getConf().getAll())), os.environ)
-    if STORE_SETTINGS in os.environ:
-        context.environment[STORE_SETTINGS] = os.environ[STORE_SETTINGS]
-    paths = [p for p in context.environment.get("PYTHONPATH", "").split(os.pathsep) if p]
-    if str(PROJECT) not in paths:
-        context.environment["PYTHONPATH"] = os.pathsep.join([str(PROJECT), *paths])
-    prefer_this_copy(context.environment, context.master)
-    if on_one_host(context.master) and not os.environ.get("PYSPARK_PYTHON"):
-        context.pythonExec = sys.executable  # Spark takes python3 of the PATH, which is another one in a venv

@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 from tagstream.streaming.copy_print import CopyPrint, difference, this_copy
 from tagstream.streaming.errors import EnvironmentProblemError
 from tagstream.table.storage.settings import VARIABLE as STORE_SETTINGS
+from tagstream.table.storage.settings import keep_settings, store_settings
 from tagstream.version import PACKAGE
 
 # The folder that holds the package, in a checkout as in site-packages: what a worker needs on its path.
@@ -62,6 +63,24 @@ def prefer_this_copy(environment: MutableMapping[str, str], master: str | None) 
     paths = [p for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p and p not in own]
     environment["PYTHONPATH"] = os.pathsep.join([own[0], *paths, own[1]])
     environment["PYTHONSAFEPATH"] = "1"
+
+
+def take_stores(spark: SparkSession) -> None:
+    """Use the settings of file systems of a user's session for the table, too.
+
+    Workers get this package, this interpreter and these settings. A function of a DataFrame has the interpreter of the
+    time when it was made.
+    """
+    context = spark.sparkContext
+    keep_settings(store_settings(dict(context.getConf().getAll())), os.environ)
+    if STORE_SETTINGS in os.environ:
+        context.environment[STORE_SETTINGS] = os.environ[STORE_SETTINGS]
+    paths = [p for p in context.environment.get("PYTHONPATH", "").split(os.pathsep) if p]
+    if str(PROJECT) not in paths:
+        context.environment["PYTHONPATH"] = os.pathsep.join([str(PROJECT), *paths])
+    prefer_this_copy(context.environment, context.master)
+    if on_one_host(context.master) and not os.environ.get("PYSPARK_PYTHON"):
+        context.pythonExec = sys.executable  # Spark takes python3 of the PATH, which is another one in a venv
 
 
 def on_one_host(master: str | None) -> bool:

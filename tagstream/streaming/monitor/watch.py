@@ -308,7 +308,7 @@ def _about(options: Options) -> About:
         checkpoint=options.run.checkpoint_dir,
         table_type=options.table.type,
         index=options.index.type,
-        source={"kafka": "kafka", "dfs": "files", "frame": "DataFrame"}[options.source.kind],
+        source={"kafka": "kafka", "dfs": "files", "hudi": "table", "frame": "DataFrame"}[options.source.kind],
         version=ours,
         spark=pyspark.__version__,
         python=platform.python_version(),

@@ -20,7 +20,7 @@ _CLASS = "hoodie.datasource.write.keygenerator.class"
 _KEYS, _PARTITIONS = "hoodie.datasource.write.recordkey.field", "hoodie.datasource.write.partitionpath.field"
 _ORDERING, _MODE = "hoodie.table.ordering.fields", "hoodie.write.record.merge.mode"
 _TOPIC = "hoodie.streamer.source.kafka.topic"
-_ROOT = "hoodie.streamer.source.dfs.root"
+_ROOT, _SOURCE_TABLE = "hoodie.streamer.source.dfs.root", "hoodie.streamer.source.hoodieincr.path"
 _CLEAN, _ARCHIVE = "tagstream.source.dfs.clean", "tagstream.source.dfs.archive.dir"
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9._-]{1,249}")  # Kafka's own rule
 _TABLE_NAME = "hoodie.table.name"
@@ -60,12 +60,20 @@ def source_archive(r: Resolved, source: str | None) -> str | None:
     return archive if clean == "archive" else None
 
 
-def check_apart(r: Resolved, base_path: str, checkpoint: str, source: str | None, archive: str | None = None) -> None:
+def check_apart(
+    r: Resolved,
+    base_path: str,
+    checkpoint: str,
+    source: str | None,
+    archive: str | None = None,
+    source_table: str | None = None,
+) -> None:
     """Table, checkpoint, source and the archive of its files must not contain one another, also not through links."""
     named = [
         ("--target-base-path", base_path, "a table's folder must contain only the table"),
         ("--checkpoint-dir", checkpoint, "other readers take a checkpoint inside a table for data"),
         (_ROOT, source, "the job would read its own files as records"),
+        (_SOURCE_TABLE, source_table, "a table cannot be its own source, and its folder must contain only the table"),
         (_ARCHIVE, archive, "moved files of the source would be read again, or be taken for other files"),
     ]
     places = [(name, given, why) for name, given, why in named if given]
@@ -194,7 +202,8 @@ def check_source(r: Resolved, source_class: str) -> None:
     """Check that the source's options are complete."""
     if "--source-class" in r.wrong:
         return
-    for name in (_TOPIC, "bootstrap.servers") if source_class == "kafka" else (_ROOT,):
+    needed = {"kafka": (_TOPIC, "bootstrap.servers"), "hudi": (_SOURCE_TABLE,)}.get(source_class, (_ROOT,))
+    for name in needed:
         if r.opt_text(name) is None and name not in r.wrong:
             text = f"{name} is missing; --source-class {r.text('--source-class')} needs it"
             r.problems.append(Problem(text))

@@ -26,6 +26,7 @@ from tagstream.streaming.options.checks import (
 )
 from tagstream.streaming.options.csv_options import CsvOptions, csv_options
 from tagstream.streaming.options.dead_letter_options import DeadLetterOptions, dead_letter_options
+from tagstream.streaming.options.incr_options import INCR_CLASS, IncrOptions, incr_options
 from tagstream.streaming.options.index_options import (
     INDEX_CHOICE,
     MetadataOptions,
@@ -95,6 +96,7 @@ class Options:
     files: FileSourceOptions
     csv: CsvOptions
     proto: ProtoRules | None
+    incr: IncrOptions
     decode: DecodeRules
     records: RecordOptions
     schema: SchemaOptions
@@ -131,7 +133,8 @@ class Options:
     @property
     def stream_id(self) -> str:
         """Name of this stream in the table's commits; empty with ``--bootstrap-only`` if it is not known yet."""
-        named = self.run.checkpoint_identifier or self.kafka.topic or self.files.root
+        source = self.incr.path if self.source.kind == "hudi" else self.kafka.topic or self.files.root
+        named = self.run.checkpoint_identifier or source
         return named or ("dataframe" if self.source.kind == "frame" else "")
 
     def is_set(self, key: str) -> bool:
@@ -166,12 +169,19 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
     )
     ordering = r.texts("hoodie.table.ordering.fields")
     class_name = r.text("--source-class")
-    source_class = "dfs" if class_name in FILE_CLASSES else "kafka"
-    source_class = source_class if frame_schema is None else "frame"
+    source_class = "frame" if frame_schema is not None else _kind_of(class_name)
     dfs_root = folder(r.opt_text("hoodie.streamer.source.dfs.root"))
     bootstrap_only = r.flag("--bootstrap-only")
     archive = source_archive(r, dfs_root)
-    check_apart(r, base_path, checkpoint, dfs_root if source_class == "dfs" and not bootstrap_only else None, archive)
+    incr = incr_options(r, class_name)
+    check_apart(
+        r,
+        base_path,
+        checkpoint,
+        dfs_root if source_class == "dfs" and not bootstrap_only else None,
+        archive,
+        incr.path if source_class == "hudi" else None,
+    )
     check_table_name(r)
     if bootstrap_only:
         check_bootstrap_only(r)
@@ -236,6 +246,7 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         files=read(FileSourceOptions, r, form=file_form(class_name), root=dfs_root, archive=archive),
         csv=csv,
         proto=proto,
+        incr=incr,
         decode=read(DecodeRules, r),
         records=records,
         schema=schema,
@@ -251,6 +262,13 @@ def build_options(entries: Sequence[Entry], frame_schema: str | None = None) -> 
         warnings=(*([told] if told else []), *r.warnings, *index_warnings(r, records.format)),
         described=_described(r),
     )
+
+
+def _kind_of(class_name: str) -> str:
+    """The kind of source that a source class reads."""
+    if class_name == INCR_CLASS:
+        return "hudi"
+    return "dfs" if class_name in FILE_CLASSES else "kafka"
 
 
 def services_of(entries: Sequence[Entry]) -> ServiceOptions:

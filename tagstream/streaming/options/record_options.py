@@ -32,6 +32,7 @@ _OF_CLASS = {
     "ParquetDFSSource": ("parquet", None),
     "AvroDFSSource": ("avro-files", None),
     "CsvDFSSource": ("csv", None),
+    "HoodieIncrSource": ("hudi", None),
     "AvroKafkaSource": ("avro", None),
     "ProtoKafkaSource": ("protobuf", None),
     "PostgresDebeziumSource": ("debezium-avro", "lsn"),

@@ -16,9 +16,11 @@ from tagstream.index.registry import IndexOptions
 from tagstream.state.options import StateIndexOptions
 from tagstream.streaming.options.csv_options import CsvOptions
 from tagstream.streaming.options.dead_letter_options import DeadLetterOptions
+from tagstream.streaming.options.incr_options import IncrOptions
 from tagstream.streaming.options.index_options import MetadataOptions
 from tagstream.streaming.options.keys.csv import CSV_KEYS
 from tagstream.streaming.options.keys.fixed import FIXED_KEYS
+from tagstream.streaming.options.keys.incr import INCR_KEYS
 from tagstream.streaming.options.keys.index import INDEX_IGNORED
 from tagstream.streaming.options.keys.job import JOB_KEYS
 from tagstream.streaming.options.keys.unsupported import (
@@ -69,6 +71,7 @@ _KEYS = (
     *keys_of(FileSourceOptions, "Source"),
     *keys_of(CsvOptions, "Source"),
     *keys_of(ProtoOptions, "Source"),
+    *keys_of(IncrOptions, "Source"),
     *keys_of(DeadLetterOptions, "Job"),
     *keys_of(RecordOptions, "Formats"),
     *keys_of(SchemaOptions, "Schema changes"),
@@ -98,6 +101,7 @@ _KEYS = (
     *REFUSED_KEYS,
     *HUDI_REFUSED,
     *CSV_KEYS,
+    *INCR_KEYS,
 )
 
 REGISTRY = Registry(

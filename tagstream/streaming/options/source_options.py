@@ -1,4 +1,4 @@
-"""Options of the job's source: Kafka or a folder of files, the part that is read, and the schema of its records."""
+"""Options of the job's source: Kafka, files or a Hudi table, the part that is read, and the schema of its records."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tagstream.table.option_fields import derived, option
 
 _TRANSFORMATIONS = "Transformations"  # a section of the documentation
 _NO_SOURCE = (
-    "this version reads Kafka (JsonKafkaSource, AvroKafkaSource, ProtoKafkaSource, Debezium's) and files (JsonDFSSource, "
-    "ParquetDFSSource, AvroDFSSource, CsvDFSSource)"
+    "this version reads Kafka (JsonKafkaSource, AvroKafkaSource, ProtoKafkaSource, Debezium's), files (JsonDFSSource, "
+    "ParquetDFSSource, AvroDFSSource, CsvDFSSource) and Hudi tables (HoodieIncrSource)"
 )
 FILE_CLASSES = ("JsonDFSSource", "ParquetDFSSource", "AvroDFSSource", "CsvDFSSource")
 _HOUR_MS = 3_600_000
@@ -38,7 +38,7 @@ class SourceOptions:
     DataFrame, or of the result of transformers; the records then have the schema ``transformed_from``. ``first_schema``:
     for a table without a schema, from its records."""
 
-    kind: Literal["kafka", "dfs", "frame"] = derived(
+    kind: Literal["kafka", "dfs", "hudi", "frame"] = derived(
         ConfigKey(
             "--source-class",
             Kind.CHOICE,
@@ -50,7 +50,7 @@ class SourceOptions:
                 "ORG.APACHE.HUDI.UTILITIES.SOURCES.JSONKAFKASOURCE": "JsonKafkaSource",
                 **{
                     prefix + name.upper(): name
-                    for name in FILE_CLASSES
+                    for name in (*FILE_CLASSES, "HoodieIncrSource")
                     for prefix in ("", "ORG.APACHE.HUDI.UTILITIES.SOURCES.")
                 },
                 **{
@@ -71,7 +71,6 @@ class SourceOptions:
                     "JdbcSource",
                     "SqlSource",
                     "SqlFileBasedSource",
-                    "HoodieIncrSource",
                     "HiveIncrPullSource",
                     "PulsarSource",
                     "JsonKinesisSource",
@@ -88,8 +87,8 @@ class SourceOptions:
             "--source-limit",
             Kind.INT,
             "Limit of a batch: events for Kafka (see also `tagstream.kafka.max.batch.bytes`); bytes for "
-            "files, rounded to whole files, at least one file.",
-            default_note="1,000,000 events for Kafka, 512 MiB for files",
+            "files, rounded to whole files, at least one file; bytes of a Hudi table, rounded to whole commits.",
+            default_note="1,000,000 events for Kafka, 512 MiB for files and tables",
             minimum=1,
             flag="--source-limit",
             section="Job",

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from tagstream.streaming.options.resolve import Problem, Resolved, shown
-from tagstream.streaming.record_formats import SourceFormat
+from tagstream.streaming.record_formats import HUDI_ROWS, SourceFormat
 from tagstream.table.config import Entry
 from tagstream.table.errors import ConfigError
 
@@ -69,7 +69,7 @@ def _check_fit(r: Resolved, chain: tuple[TransformerOption, ...], record_format:
                 f"(tagstream.upsert)"
             )
         )
-    if r.opt_text(_SOURCE_SCHEMA) is None:
+    if r.opt_text(_SOURCE_SCHEMA) is None and record_format is not HUDI_ROWS:
         r.problems.append(
             Problem(f"{_SOURCE_SCHEMA} is missing; transformations ({where}) need the schema of the records")
         )

@@ -76,7 +76,8 @@ def format_rules(options: Options, *, ordered: bool, pinned: str | None = None) 
 class DecodeSpec:
     """The table's key rules and the record schema (``avro_json``; ``defaults_json`` may have more Avro defaults).
 
-    ``files``: records are lines of files, not Kafka messages. ``merge_on_read``: deletes are written to log files.
+    ``files``: records are of files or of a Hudi table, not Kafka messages. ``merge_on_read``: deletes are written to log
+    files.
     ``refuse_collisions``: composite keys that other values would also make are bad. ``evolution``: how schemas of
     records change the table's; None: they do not. ``partial``: a field that a record lacks keeps the row's value.
     ``longest_key``: the most bytes of a record key that an index outside of the rows can store. ``sql_times``,
@@ -120,7 +121,7 @@ class DecodeSpec:
         its rows.
         """
         config = table.config
-        files = options.source.kind == "dfs"
+        files = options.source.kind in ("dfs", "hudi")
         reads = format_rules(options, ordered=bool(config.deciding_fields), pinned=pinned)
         check_order(options, config, reads)
         named = key_names_its_field(table, options)
@@ -197,6 +198,11 @@ class DecodeSpec:
         columns = with_delete_mark(self.schema)
         names = [(name, f.type) for f in columns for name in (f.name, *facts.get(f.name, NO_FACTS).aliases)]
         return dict(reversed(names))
+
+    @property
+    def place_columns(self) -> tuple[str, ...]:
+        """The columns that decide on the key and the partition path of a row."""
+        return tuple(dict.fromkeys(name.split(".")[0] for name in (*self.record_key_fields, *self.partition_fields)))
 
     @property
     def stored_json(self) -> str:

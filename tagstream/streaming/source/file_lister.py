@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Protocol
 
 from tagstream.streaming.errors import SourceError
 from tagstream.streaming.source.file_cleaner import SourceCleaner
@@ -222,6 +222,20 @@ _STUCK_S = 5.0
 _REPORT_S = 60.0
 
 
+class Lister(Protocol):
+    """What plans a source. ``waiting``: what is not read yet, with a number."""
+
+    waiting: dict[str, int]
+
+    def look(self) -> int:
+        """Plan what is new. Returns the number of new plans."""
+        ...
+
+    def report_waiting(self) -> None:
+        """Log a warning for what is not read yet."""
+        ...
+
+
 class ListerThread:
     """Calls ``lister.look`` until it is closed. :meth:`check` raises its error.
 
@@ -230,7 +244,7 @@ class ListerThread:
     number of batches that the query finds at its start. ``interval_s``: least time between two batches.
     """
 
-    def __init__(self, lister: FileLister, planned: int, interval_s: float) -> None:
+    def __init__(self, lister: Lister, planned: int, interval_s: float) -> None:
         self._lister = lister
         self._planned = planned
         self._interval_s = interval_s

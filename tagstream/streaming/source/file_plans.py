@@ -39,7 +39,8 @@ class Split:
     whole file.
 
     ``position``: with the last split of a file, how far the file is read after this plan. ``check``: checksum of the
-    split's last bytes, to detect a file that is overwritten between plan and batch.
+    split's last bytes, to detect a file that is overwritten between plan and batch. ``unit``: of a Hudi table as the
+    source, what is read of it (``streaming.source.incr_reader``).
     """
 
     path: str
@@ -49,6 +50,7 @@ class Split:
     codec: str | None = None
     position: FilePosition | None = None
     check: int | None = None
+    unit: Mapping[str, Any] | None = None
 
     @property
     def size(self) -> int:
@@ -58,7 +60,8 @@ class Split:
 
 @dataclass(frozen=True)
 class Plan:
-    """Plan ``number``. ``mtime_ms``: of its newest file. ``tasks``: the splits of each task."""
+    """Plan ``number``. ``mtime_ms``: of its newest file; of a Hudi table as the source, the time of its newest write as a
+    number of 17 digits. ``tasks``: the splits of each task."""
 
     number: int
     mtime_ms: int
@@ -101,14 +104,19 @@ def make_plan(
     total = sum(f.size for f in files)
     step = max(_LEAST_SPLIT, -(-total // (2 * tasks)))
     splits = [split for file in files for split in cut(storage, file, step, form)]
-    wanted = max(1, min(tasks, len(splits), -(-total // _LEAST_SPLIT)))
+    return share_out(number, splits, tasks, notes, max((f.mtime_ms for f in files), default=0))
+
+
+def share_out(number: int, splits: Sequence[Split], tasks: int, notes: Sequence[Split], mtime_ms: int) -> Plan:
+    """The plan of one batch with these splits, evenly distributed over at most ``tasks`` tasks."""
+    wanted = max(1, min(tasks, len(splits), -(-sum(s.size for s in splits) // _LEAST_SPLIT)))
     shares: list[list[Split]] = [[] for _ in range(wanted)]
     largest_first = sorted(splits, key=lambda s: -s.size)
     for split, share in zip(largest_first, least_loaded((s.size for s in largest_first), wanted), strict=True):
         shares[share].append(split)
     shares[0] += notes
     ordered = (tuple(sorted(share, key=lambda s: (s.mtime_ms, s.path, s.start))) for share in shares)
-    return Plan(number, max((f.mtime_ms for f in files), default=0), tuple(ordered))
+    return Plan(number, mtime_ms, tuple(ordered))
 
 
 def cut(storage: Storage, file: Split, step: int, form: FileForm | None = None) -> list[Split]:
@@ -150,10 +158,16 @@ def _line_end(storage: Storage, path: str, at: int, end: int) -> int:
 
 def to_text(plan: Plan) -> bytes:
     """The content of the plan's file."""
-    lines = [json.dumps({"splits": [asdict(s) for s in task]}) for task in plan.tasks]
+    lines = [json.dumps({"splits": [_as_json(s) for s in task]}) for task in plan.tasks]
     width = max([_LEAST_LINE, *map(len, lines)])
     head = json.dumps({"version": PLAN_VERSION, "plan": plan.number, "tasks": len(lines), "mtime_ms": plan.mtime_ms})
     return "".join(f"{line}\n" for line in (head, *(line.ljust(width) for line in lines))).encode()
+
+
+def _as_json(split: Split) -> dict[str, Any]:
+    """The members of a split. A split of a file has no unit, as in plans of earlier versions."""
+    found = asdict(split)
+    return found if split.unit is not None else {name: value for name, value in found.items() if name != "unit"}
 
 
 def from_text(data: bytes, where: str) -> Plan:
@@ -181,6 +195,7 @@ def _split(doc: dict[str, Any]) -> Split:
 
 SOURCE = "tagstream/source"
 PLANS, POSITIONS = f"{SOURCE}/plans", f"{SOURCE}/positions"
+SNAPSHOT = f"{SOURCE}/snapshot.jsonl"  # of a Hudi table as the source (``incr_planner``)
 _MARK = f"{PLANS}/_version"
 _TICK, _TICKS = f"{SOURCE}/tick", 10_000
 _BEGIN, _END = "plan-", ".jsonl"

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,17 @@ _BLOCK = 8 << 20
 NO_COLUMNS: Mapping[str, pa.DataType] = {}
 
 
+class PlanReader(Protocol):
+    """Reads the records of plans in a task."""
+
+    def planned(self, tasks: Iterable[bytes], columns: Mapping[str, pa.DataType]) -> Iterator[pa.RecordBatch]:
+        """The records of a plan's task lines: the columns of ``RAW_SCHEMA``, and those that the source adds.
+
+        ``columns``: the fields that are needed, with their types.
+        """
+        ...
+
+
 @dataclass(frozen=True)
 class FilesSpec:
     """Where a task finds the files of a plan, and what it does with a file that was changed.
@@ -37,6 +49,12 @@ class FilesSpec:
     changed: Changed
     redone: frozenset[str] = frozenset()
     form: FileForm | None = None
+
+    def planned(
+        self, tasks: Iterable[bytes], columns: Mapping[str, pa.DataType] = NO_COLUMNS
+    ) -> Iterator[pa.RecordBatch]:
+        """See :meth:`PlanReader.planned`."""
+        return planned_lines(self, tasks, columns)
 
 
 def plan_rows(src: pa.Array) -> np.ndarray:

@@ -34,7 +34,7 @@ from tagstream.streaming.source.decode.record_schemas import in_order, notes_fro
 from tagstream.streaming.source.decode.row_messages import seen_text
 from tagstream.streaming.source.decode.typed_rows import ROW
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
-from tagstream.streaming.source.file_reader import RAW_SCHEMA, FilesSpec, plan_rows, planned_lines
+from tagstream.streaming.source.file_reader import RAW_SCHEMA, PlanReader, plan_rows
 from tagstream.streaming.source.kafka_topic import events_a_batch
 from tagstream.streaming.source.packed import empty_rows, pack, split
 from tagstream.streaming.source.task_files import TaskFile, TaskFiles, task_file
@@ -174,7 +174,7 @@ def raw_records(
     path in ``src`` for files.
     """
     if options.source.kind != "kafka":
-        return _files(spark, options) if plans is None else _plans(spark, plans)
+        return _files(spark, options) if plans is None else plan_lines(spark, plans)
     limit = events_a_batch(spark, options.kafka, options.source.limit, reached)
     return _kafka(spark, options.kafka, starting_offsets, limit, headers=headers)
 
@@ -215,7 +215,7 @@ def _files(spark: SparkSession, options: Options) -> DataFrame:
     return _text_rows(reader.load(options.files.root))
 
 
-def _plans(spark: SparkSession, folder: str) -> DataFrame:
+def plan_lines(spark: SparkSession, folder: str) -> DataFrame:
     """Plans as rows: one plan is one batch. Data files may be among them, in a batch that an earlier version planned."""
     spark.conf.set(
         "spark.sql.files.openCostInBytes", "1"
@@ -246,7 +246,7 @@ def keyed_records(
     spec: DecodeSpec,
     labels: tuple[int, ...],
     partition_depth: PartitionDepth,
-    files: FilesSpec | None = None,
+    files: PlanReader | None = None,
     notes: SchemaNotes | None = None,
     exchange: TaskFiles | None = None,
 ) -> DataFrame:
@@ -270,7 +270,7 @@ def make_key_function(
     spec: DecodeSpec,
     labels: tuple[int, ...],
     partition_depth: PartitionDepth,
-    files: FilesSpec | None = None,
+    files: PlanReader | None = None,
     notes: SchemaNotes | None = None,
     exchange: TaskFiles | None = None,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -302,7 +302,7 @@ def make_key_function(
 
 
 def raw_batches(
-    batches: Iterable[pa.RecordBatch], spec: DecodeSpec, files: FilesSpec | None
+    batches: Iterable[pa.RecordBatch], spec: DecodeSpec, files: PlanReader | None
 ) -> Iterator[pa.RecordBatch]:
     """The raw records of a task with their positions, in blocks that are large enough for column operations."""
     for rows in in_blocks(_records(batches, spec, files)):
@@ -311,7 +311,7 @@ def raw_batches(
         yield pa.RecordBatch.from_pydict(columns, metadata=rows.schema.metadata)
 
 
-def _records(batches: Iterable[pa.RecordBatch], spec: DecodeSpec, files: FilesSpec | None) -> Iterator[pa.RecordBatch]:
+def _records(batches: Iterable[pa.RecordBatch], spec: DecodeSpec, files: PlanReader | None) -> Iterator[pa.RecordBatch]:
     """The records of a task with their positions: unchanged from Kafka, counted through a file, or read for a plan."""
     if not spec.files:
         yield from batches
@@ -321,7 +321,7 @@ def _records(batches: Iterable[pa.RecordBatch], spec: DecodeSpec, files: FilesSp
         planned = plan_rows(rows.column("src")) if files is not None else np.zeros(rows.num_rows, np.bool_)
         if files is not None and planned.any():
             tasks = rows.column("value").filter(pa.array(planned)).to_pylist()
-            yield from planned_lines(files, tasks, spec.field_types)
+            yield from files.planned(tasks, spec.field_types)
         if not planned.all():
             data = rows.filter(pa.array(~planned)) if planned.any() else rows
             columns = {name: data.column(name) for name in RAW_COLUMNS}

@@ -17,7 +17,7 @@ from tagstream.streaming.options.options import Options
 from tagstream.streaming.options.record_options import OPERATION
 from tagstream.streaming.options.table_options import NEW_ENCODING
 from tagstream.streaming.source.decode.make_format import FormatRules
-from tagstream.table.errors import ConfigError, TableConfigMismatchError
+from tagstream.table.errors import ConfigError, TableConfigMismatchError, TableNotFoundError
 from tagstream.table.fields import has_field, is_text, type_of
 from tagstream.table.keys.generators import KeyKind, key_generator_type
 from tagstream.table.keys.time_partition import NAMES, OLD_PREFIX, PREFIX, TimePartition
@@ -82,6 +82,8 @@ def order_notes(options: Options, config: TableConfig, ordering: str, schema: pa
             f"table {config.name} is of version {config.version} and its {PAYLOAD_KEY} is {payload}: Hudi's writers let a "
             f"late event replace a newer row; this job keeps the row with the greater {', '.join(config.deciding_fields)}",
         )
+    if options.source.kind == "hudi":
+        return _source_order_notes(options.incr.path or "", config)
     if config.deciding_fields or not config.raw:
         return ()
     notes = []
@@ -96,6 +98,22 @@ def order_notes(options: Options, config: TableConfig, ordering: str, schema: pa
             "of their paths), and lines in the order of their file; a file that appears later counts as newer"
         )
     return tuple(notes)
+
+
+def _source_order_notes(path: str, config: TableConfig) -> tuple[str, ...]:
+    """A note where the target orders rows by other fields than the source table."""
+    try:
+        source = HoodieTable.open(path).config
+    except TableNotFoundError:  # the check of the source reports it
+        return ()
+    if not config.deciding_fields or source.deciding_fields == config.deciding_fields:
+        return ()
+    own = f"by {', '.join(source.deciding_fields)}" if source.deciding_fields else "by their commits"
+    return (
+        f"table {config.name} orders its rows by {', '.join(config.deciding_fields)}, and source table {path} orders them "
+        f"{own}: a change whose value is less than the row's counts as late. Without an ordering field the order of the "
+        "source's commits counts",
+    )
 
 
 def check_kinds(options: Options, config: TableConfig) -> None:
@@ -195,17 +213,20 @@ def key_names_its_field(table: HoodieTable, options: Options) -> bool:
 
 
 CONNECT_S = 5.0
-_ROOT = "hoodie.streamer.source.dfs.root"
+_ROOT, _TABLE = "hoodie.streamer.source.dfs.root", "hoodie.streamer.source.hoodieincr.path"
 
 
 def check_source(options: Options) -> None:
-    """SourceError when the folder does not exist, is not a folder or can't be read, or when no broker accepts a
-    connection.
+    """SourceError when the folder or table does not exist, is not a folder or can't be read, or when no broker accepts
+    a connection.
     """
     if options.source.kind == "kafka":
         _check_brokers(options.kafka.consumer["kafka.bootstrap.servers"])
         return
     if options.source.kind == "frame":
+        return
+    if options.source.kind == "hudi":
+        _check_table(options.incr.path or "")
         return
     root = options.files.root or ""
     if "://" in root:
@@ -218,6 +239,13 @@ def check_source(options: Options) -> None:
         raise SourcePlaceError(
             f"user {os.geteuid()} can't read source folder {root}; give it access, or correct {_ROOT}"
         )
+
+
+def _check_table(path: str) -> None:
+    try:
+        HoodieTable.open(path)
+    except TableNotFoundError as e:
+        raise SourceError(f"source table {path} does not exist; correct {_TABLE}, or start when it exists ({e})") from e
 
 
 def _check_brokers(servers: str) -> None:

@@ -30,7 +30,7 @@ from tagstream.spark_release import arrow_schema
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.options.record_options import OPERATION
 from tagstream.streaming.options.transformer_options import TransformerOption
-from tagstream.streaming.record_formats import AVRO_FILES, PARQUET_FILES
+from tagstream.streaming.record_formats import AVRO_FILES, HUDI_ROWS, PARQUET_FILES
 from tagstream.streaming.source.dataframe import check_stateless, keyed_rows
 from tagstream.streaming.source.decode.file_rows import FileRows
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
@@ -46,7 +46,8 @@ from tagstream.streaming.source.decode.typed_rows import (
     spark_schema,
 )
 from tagstream.streaming.source.decode_spec import DecodeSpec, decoder_of, source_spec
-from tagstream.streaming.source.file_reader import FilesSpec
+from tagstream.streaming.source.file_reader import PlanReader
+from tagstream.streaming.source.incr_reader import source_table_schema
 from tagstream.streaming.source.source import PartitionDepth, pack_by_group, raw_batches
 from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.fields import type_of
@@ -151,6 +152,8 @@ def transformation(options: Options, spec: DecodeSpec) -> Transformation:
 
 def source_schema(options: Options) -> str:
     """The Avro schema of the records before the transformation. ConfigError when it can't be used."""
+    if options.source.kind == "hudi" and options.source.schema_file is None:
+        return source_table_schema(options.incr.path or "")
     name = options.source.schema_file or ""
     try:
         text = Path(name.removeprefix("file://")).read_text(encoding="utf-8")
@@ -187,7 +190,7 @@ def transformed_records(
     spec: DecodeSpec,
     labels: tuple[int, ...],
     partition_depth: PartitionDepth,
-    files: FilesSpec | None,
+    files: PlanReader | None,
 ) -> DataFrame:
     """The records transformed and packed by key group, in the form of ``streaming.source.source.keyed_records``.
 
@@ -201,7 +204,7 @@ def transformed_records(
 
 
 def make_row_stage(
-    source: DecodeSpec, spec: DecodeSpec, files: FilesSpec | None
+    source: DecodeSpec, spec: DecodeSpec, files: PlanReader | None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the ``mapInArrow`` function that decodes records to typed rows, without the records that bypass the
     transformation.
@@ -227,7 +230,7 @@ def make_around(
     spec: DecodeSpec,
     labels: tuple[int, ...],
     partition_depth: PartitionDepth,
-    files: FilesSpec | None,
+    files: PlanReader | None,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Make the ``mapInArrow`` function that returns the records that bypass the transformation, with no values except
     their keys.
@@ -277,7 +280,7 @@ class _Around:
 @lru_cache(maxsize=2)
 def _source_format(source: DecodeSpec, spec: DecodeSpec) -> RecordFormat:
     """The decoder of rows in the source records' schema. A tombstone's message has the key of the table's row."""
-    if source.format.name in (PARQUET_FILES.name, AVRO_FILES.name):
+    if source.format.name in (PARQUET_FILES.name, AVRO_FILES.name, HUDI_ROWS.name):
         columns = with_delete_mark(source.schema)
         return FileRows(columns, avro_facts(source.avro_json), source.rules, operation=source.format.operation)
     generator = spec.key_generator_rules

@@ -39,7 +39,19 @@ def changes_between(
     its files do not exist any more.
     """
     timeline = table.timeline()
-    _check_archive(table, timeline, since)
+    check_archive(table, timeline, since)
+    reader = change_reader(table, timeline, check_past)
+    return reader.change_schema, _changes(reader, writes_between(timeline, since, until))
+
+
+def change_reader(
+    table: HoodieTable,
+    timeline: Timeline,
+    check_past: Callable[[Timeline, str], None] = lambda _timeline, _as_of: None,
+) -> ChangeReader:
+    """The reader of a table's changes, with the columns that the table has now. ``check_past``: as in
+    :func:`changes_between`.
+    """
     view = table.view(timeline)
     listing: Listing = view.listing if view.listing is not None else _Folders(table.storage)
 
@@ -48,22 +60,21 @@ def changes_between(
         then = FileSystemView(view.storage, timeline, as_of, view.version, view.archived, listing)
         return then.latest_slice(partition, file_id)
 
-    schema = snapshot_schema(table, timeline, view)
-    reader = ChangeReader(table, timeline, schema, slice_at)
-    return reader.change_schema, _changes(reader, _writes(timeline, since, until))
+    return ChangeReader(table, timeline, snapshot_schema(table, timeline, view), slice_at)
 
 
-def _writes(timeline: Timeline, since: str | None, until: str | None) -> list[Instant]:
-    """The completed writes of this time, in the order of their times."""
+def writes_between(timeline: Timeline, since: str | None = None, until: str | None = None) -> list[Instant]:
+    """The completed writes after ``since`` and up to ``until``, in the order of their times (:func:`time_of`)."""
     found = [
         i
         for i in timeline.completed_writes
-        if (since is None or _time(i) > since) and (until is None or _time(i) <= until)
+        if (since is None or time_of(i) > since) and (until is None or time_of(i) <= until)
     ]
-    return sorted(found, key=lambda i: (_time(i), i.time))
+    return sorted(found, key=lambda i: (time_of(i), i.time))
 
 
-def _time(instant: Instant) -> str:
+def time_of(instant: Instant) -> str:
+    """The time of a completed write that orders it: of its completion from version 8 on, its instant up to version 7."""
     return instant.completion_time or instant.time
 
 
@@ -89,13 +100,18 @@ def _not_empty(found: Iterator[pa.Table]) -> Iterator[pa.Table]:
     return (rows for rows in found if rows.num_rows)
 
 
-def _check_archive(table: HoodieTable, timeline: Timeline, since: str | None) -> None:
+def check_archive(table: HoodieTable, timeline: Timeline, since: str | None) -> None:
     """MissingChangesError for archived writes after ``since``: their commits are no longer on the active timeline."""
     first = timeline.start
     if since is not None and first is not None and since >= first and not table.config.has_completion_times:
         return
     active = {instant.time for instant in timeline.completed_writes}
-    archived = [a for a in table.archived_after(since or "") if a.time not in active and a.metadata is not None]
+    archived = [
+        action
+        for action in table.archived_after(since or "")
+        if action.time not in active and action.metadata is not None
+        if has_changes(CommitMetadata.from_bytes(action.metadata, f"the archived {action.action} {action.time}"))
+    ]
     if archived:
         # Up to version 7 a write counts by its instant; its completion time there is that of a file.
         by_end = table.config.has_completion_times

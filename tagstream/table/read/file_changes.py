@@ -86,6 +86,10 @@ class ChangeReader:
         except FileNotFoundError as error:
             raise self._gone(instant, error) from error
 
+    def inserts(self, instant: str, rows: pa.Table) -> pa.Table:
+        """Rows, with the columns of an image at least, as inserts of the write at ``instant``."""
+        return self._changes(INSERT, instant, None, rows)
+
     def _logged(self, instant: str, stat: WriteStat) -> Iterator[pa.Table]:
         for rel in stat.change_files:
             found = read_change_file(self.table.storage, rel)

@@ -349,7 +349,7 @@ IGNORED_FAMILIES = (
     _ignored_family("hoodie.datasource.query.", _READER),
     *(
         _ignored_family(f"hoodie.streamer.{name}.", _OTHER_SOURCE)
-        for name in ("jdbc", "source.hoodieincr", "source.s3incr", "source.gcs", "source.sql", "source.pulsar")
+        for name in ("jdbc", "source.s3incr", "source.gcs", "source.sql", "source.pulsar")
     ),
     *(
         _ignored_family(f"hoodie.{name}.", _OTHER_INDEX)

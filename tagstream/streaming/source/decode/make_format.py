@@ -12,6 +12,7 @@ from tagstream.state.layout import OrderingKind
 from tagstream.streaming.record_formats import (
     AVRO_FILES,
     CSV_FILES,
+    HUDI_ROWS,
     PARQUET_FILES,
     PLAIN_JSON,
     PROTOBUF,
@@ -211,6 +212,7 @@ _MAKERS: Final[Mapping[str, Callable[[FormatRules, TableFacts], RecordFormat | N
     TYPED_ROWS.name: _typed_rows,
     PARQUET_FILES.name: _file_rows,
     AVRO_FILES.name: _file_rows,
+    HUDI_ROWS.name: _file_rows,
     "debezium-json": _debezium,
     "debezium-flat-json": _debezium,
     "debezium-avro": _debezium,
