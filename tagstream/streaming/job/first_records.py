@@ -23,7 +23,6 @@ from pyspark.sql import SparkSession
 
 from tagstream.streaming.batch.spark_checkpoint import newest_batch
 from tagstream.streaming.errors import SourceError
-from tagstream.streaming.job.proto_class import lacks_descriptors, with_descriptors
 from tagstream.streaming.job.schema_match import brings_schema, reads_by_spark
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.options.source_options import FirstSchema
@@ -47,6 +46,7 @@ from tagstream.streaming.source.file_forms import make_form
 from tagstream.streaming.source.file_lister import list_files
 from tagstream.streaming.source.file_parquet import schema_of
 from tagstream.streaming.source.incr_reader import source_table_schema
+from tagstream.streaming.source.proto_class import lacks_descriptors, with_descriptors
 from tagstream.streaming.source.source import NEW_KEY, OLD_KEY
 from tagstream.streaming.source.source_checks import check_source
 from tagstream.streaming.source.source_file import DAMAGED, DamagedFileError, SourceFile, codec_of, content
