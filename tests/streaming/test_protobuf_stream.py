@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from google.protobuf import api_pb2
+from google.protobuf import api_pb2, descriptor_pb2
 from kafka import KafkaProducer
 from pyspark.sql import SparkSession
 
@@ -116,6 +116,40 @@ def test_damaged_messages_are_in_the_quarantine(tmp_path: Path, spark: SparkSess
     (path,) = (case.checkpoint / "tagstream" / "quarantine").glob("batch=*/*.jsonl")
     (line,) = path.read_text().splitlines()
     assert "not a message acme.shop.Order" in line
+
+
+def test_a_field_that_the_message_gets(tmp_path: Path, spark: SparkSession, kafka_broker: KafkaBroker) -> None:
+    """Producers and the file of descriptors get a field: the table gets the column, which older rows lack."""
+    files = descriptor_pb2.FileDescriptorSet.FromString((FOLDER / "shop.desc").read_bytes())
+    (shop,) = (file for file in files.file if file.name == "shop.proto")
+    (message,) = (m for m in shop.message_type if m.name == "Order")
+    (place,) = (i for i, f in enumerate(message.field) if f.name == "weight")
+    del message.field[place]
+    older = tmp_path / "older.desc"
+    older.write_bytes(files.SerializeToString())
+    orders = Orders(kafka_broker, "orders-field", framed=False)
+    kafka_broker.create_topic(orders.topic, partitions=2)
+    orders.send(20)
+    case_of(tmp_path, spark, orders, "MERGE_ON_READ", **{"tagstream.proto.descriptor.file": str(older)}).run()
+    before = {key: weightless(row) for key, row in orders.live.items()}
+    found = {row["id"]: row for row in rows_of(read_table(tmp_path / "table", meta_columns=False))}
+    assert "weight" not in found[min(found)]
+    assert {key: weightless(row) for key, row in found.items()} == before
+    orders.send(10)
+    case_of(tmp_path, spark, orders, "MERGE_ON_READ").run()
+    found = {row["id"]: row for row in rows_of(read_table(tmp_path / "table", meta_columns=False))}
+    expected = {
+        key: before[key] if key in before and before[key]["version"] == row["version"] else row
+        for key, row in orders.live.items()
+    }
+    assert found == expected
+
+
+def weightless(row: dict[str, Any]) -> dict[str, Any]:
+    """The row without its weight, nor that of the orders in it."""
+    inner = row["replaces"]
+    faded = weightless(inner) if inner is not None and "id" in inner else inner
+    return {**row, "weight": None, "replaces": faded}
 
 
 def rows_of(table: pa.Table) -> list[dict[str, Any]]:
