@@ -66,6 +66,15 @@ class Entry:
     exact: bool
 
 
+def _repeated(entry: Entry, before: Entry, now: Entry) -> Entry:
+    """What a write has changed in ``before``, changed in ``now``: its keys have no other writes in between."""
+    changed = {ident: held for ident, held in entry.state.items() if before.state.get(ident) != held}
+    taken = {p: end for p, end in entry.offsets.items() if before.offsets.get(p) != end}
+    return replace(
+        entry, state={**now.state, **changed}, offsets={**now.offsets, **taken}, exact=now.exact and entry.exact
+    )
+
+
 @dataclass
 class Model:
     """``log``: the completed writes in the order of their completion, as far as they were not undone. ``stays``: a row that
@@ -147,8 +156,8 @@ class Model:
 
     def back_to(self, instant: str, there: Callable[[str], bool] | None = None) -> None:
         """All that was completed after ``instant`` is undone. ``there``: in table version 6, which knows no times of
-        completion, it is all with a later time. Of what was completed after such a write, compactions and clusterings may
-        be left: those that are on the timeline."""
+        completion, it is all with a later time. What was completed after such a write is left if it has an earlier time and
+        is on the timeline: compactions, clusterings, and batches of another stream."""
         if there is None:
             keep = next((i + 1 for i, e in enumerate(self.log) if e.instant == instant), 0)
             del self.log[keep:]
@@ -156,8 +165,13 @@ class Model:
         stays = [e.instant <= instant and there(e.instant) for e in self.log]
         if not all(stays):
             at = stays.index(False)
-            before, later = self.log[at - 1] if at else self.start, zip(self.log[at:], stays[at:], strict=True)
-            self.log[at:] = [replace(before, instant=entry.instant) for entry, is_left in later if is_left]
+            kept = self.log[:at]
+            for i in range(at, len(self.log)):
+                if stays[i]:
+                    kept.append(
+                        _repeated(self.log[i], self.log[i - 1] if i else self.start, kept[-1] if kept else self.start)
+                    )
+            self.log[:] = kept
 
     def forget(self, instant: str) -> None:
         """One write was undone alone. Those that were completed later changed no row: compactions, clusterings."""
