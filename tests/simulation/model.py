@@ -165,13 +165,11 @@ class Model:
         stays = [e.instant <= instant and there(e.instant) for e in self.log]
         if not all(stays):
             at = stays.index(False)
-            kept = self.log[:at]
+            kept = [self.start, *self.log[:at]]
             for i in range(at, len(self.log)):
                 if stays[i]:
-                    kept.append(
-                        _repeated(self.log[i], self.log[i - 1] if i else self.start, kept[-1] if kept else self.start)
-                    )
-            self.log[:] = kept
+                    kept.append(_repeated(self.log[i], self.log[i - 1] if i else self.start, kept[-1]))
+            self.log[:] = kept[1:]
 
     def forget(self, instant: str) -> None:
         """One write was undone alone. Those that were completed later changed no row: compactions, clusterings."""
