@@ -19,7 +19,7 @@ def test_the_option_has_the_formats_that_can_be_chosen() -> None:
     key = REGISTRY.find("tagstream.source.format")
     assert key is not None
     assert tuple(key.values.values()) == chosen_formats()
-    assert set(FORMATS) - set(chosen_formats()) == {"rows", "csv", "parquet", "avro-files", "hudi"}
+    assert set(FORMATS) - set(chosen_formats()) == {"rows", "csv", "parquet", "avro-files", "hudi", "protobuf"}
 
 
 def test_an_unknown_format_is_an_error() -> None:

@@ -99,7 +99,7 @@ def withdraw(table: HoodieTable, instant: str) -> bool:
         return False
     if is_in_metadata_table(table, instant):
         return False
-    storage.delete_many(rel for request in requests for rel in request.files)
+    storage.delete_many([rel for request in requests for rel in request.files])
     for state in (State.INFLIGHT, State.REQUESTED):
         storage.delete(table.instant_path(Instant(instant, failed.action, state)))
     delete_markers(storage, instant)
