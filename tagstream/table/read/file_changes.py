@@ -73,18 +73,18 @@ class ChangeReader:
             elif parse_log_file_name(stat.file_name) is not None:
                 yield from self._of_log(instant, stat)
         except FileNotFoundError as error:
-            raise self._gone(instant, error) from error
+            raise self._gone(instant, str(error.filename)) from error
 
     def of_replaced(self, instant: str, partition: str, file_id: str) -> Iterator[pa.Table]:
         """The deletes of all rows of a group that the write at ``instant`` replaced; errors as of :meth:`of_stat`."""
         found = self.slice_at(partition, file_id, before(instant))
         if found is None:
-            return
+            raise self._gone(instant, f"file group {file_id} of {self.table.storage.where(partition)}")
         try:
             for rows in self._rows(found, before(instant)):
                 yield self._changes(DELETE, instant, rows, None)
         except FileNotFoundError as error:
-            raise self._gone(instant, error) from error
+            raise self._gone(instant, str(error.filename)) from error
 
     def inserts(self, instant: str, rows: pa.Table) -> pa.Table:
         """Rows, with the columns of an image at least, as inserts of the write at ``instant``."""
@@ -157,7 +157,7 @@ class ChangeReader:
     def _of_log(self, instant: str, stat: WriteStat) -> Iterator[pa.Table]:
         after = self._named_slice(stat) or self.slice_at(stat.partition_path, stat.file_id, instant)
         if after is None:
-            return
+            raise self._gone(instant, self.table.storage.where(stat.path))
         own = replace(after, base_file=None, log_files=tuple(f for f in after.log_files if f.name == stat.file_name))
         keys = self._log_keys(own, instant)
         if not len(keys):
@@ -245,9 +245,9 @@ class ChangeReader:
     def _table(self, op: pa.Array | pa.ChunkedArray, instant: str, old: pa.Array, new: pa.Array) -> pa.Table:
         return pa.Table.from_arrays([op, pa.repeat(instant, len(op)), old, new], schema=self.change_schema)
 
-    def _gone(self, instant: str, error: FileNotFoundError) -> MissingChangesError:
+    def _gone(self, instant: str, what: str) -> MissingChangesError:
         return MissingChangesError(
-            f"{error.filename}, which the changes of write {instant} of table {self.table.config.name} need, does not "
+            f"{what}, which the changes of write {instant} of table {self.table.config.name} need, does not "
             f"exist any more: a clean has deleted it, or it was lost. Read the changes since {instant}, and the rows of "
             "that time with scan(as_of=...); hoodie.clean.commits.retained sets how long files are kept"
         )

@@ -10,16 +10,18 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tagstream.errors import MissingChangesError
+from tagstream.errors import CleanedPastError, MissingChangesError
 from tagstream.reading import open_table
 from tagstream.table.file_group.change_file import LoggingMode
 from tagstream.table.meta_client.table_config import COPY_ON_WRITE, MERGE_ON_READ
+from tagstream.table.read.change_stream import changes_between
 from tagstream.table.read.snapshot import read_snapshot
 from tagstream.table.services.archiving import archive_table
 from tagstream.table.services.cleaning import clean
 from tagstream.table.services.compaction import compact
 from tagstream.table.services.compaction_plan import schedule_compaction
 from tagstream.table.services.options import ArchiveOptions, CleanOptions
+from tagstream.table.services.replaced_partitions import delete_partitions
 from tagstream.table.services.restore import restore
 from tagstream.table.services.savepoint import create_savepoint
 from tagstream.table.services.validate import validate
@@ -136,6 +138,27 @@ def test_a_clean_takes_change_files_with_their_slices(table_type: str, tmp_path:
     assert changes(writer, since=kept) == sorted(c for c in found.expected if c[1] > found.instants[-3])
     with pytest.raises(MissingChangesError, match="a clean has deleted it"):
         changes(writer)
+
+
+@pytest.mark.parametrize("table_type", [COPY_ON_WRITE, MERGE_ON_READ])
+def test_a_clean_of_replaced_file_groups_takes_their_deletes(table_type: str, tmp_path: Path) -> None:
+    """The deletes are inferred from the replaced rows. Once these are gone, the stream says so."""
+    found = recorder(tmp_path, table_type)
+    writer = found.writer
+    found.random_commits(2, 5)
+    times = [done(writer, instant) for instant in found.instants]
+    path = min(place for place, _ in writer.where.values())
+    assert delete_partitions(writer.table.reload(), [path], clock(writer)) is not None
+    deletes = {json.loads(change[2])["id"] for change in changes(writer, since=times[-1]) if change[0] == "d"}
+    assert deletes == {key for key, place in writer.where.items() if place[0] == path}
+    learn(writer)
+    writer.live = {key: held for key, held in writer.live.items() if key not in deletes}
+    found.random_commits(3, 6)
+    assert clean(writer.table.reload(), CleanOptions(commits=1), clock(writer)) is not None
+    with pytest.raises(CleanedPastError, match="a clean has deleted files of that time"):
+        changes(writer, since=times[-1])
+    with pytest.raises(MissingChangesError, match="file group .* a clean has deleted it"):
+        list(changes_between(writer.table.reload(), times[-1])[1])
 
 
 @pytest.mark.extended("more kinds of tables", first=("v6",))
