@@ -172,11 +172,14 @@ class Model:
             self.log[:] = kept[1:]
 
     def forget(self, instant: str) -> None:
-        """One write was undone alone. Those that were completed later changed no row: compactions, clusterings."""
+        """One write was undone alone. Those that were completed later stay: compactions, clusterings, and in table
+        version 6 a batch of another stream with an earlier time."""
         at = next((i for i, entry in enumerate(self.log) if entry.instant == instant), None)
         if at is not None:
-            before = self.log[at - 1] if at else self.start
-            self.log[at:] = [replace(before, instant=entry.instant) for entry in self.log[at + 1 :]]
+            kept = [self.start, *self.log[:at]]
+            for i in range(at + 1, len(self.log)):
+                kept.append(_repeated(self.log[i], self.log[i - 1], kept[-1]))
+            self.log[:] = kept[1:]
 
     def rows(self, entry: Entry, by_partition: bool) -> dict[Ident, dict[str, Any]]:
         """The rows of the table after a write: values by column, in the form that they are compared in."""
