@@ -39,6 +39,13 @@ def write_keys(folder: Path, keys: Iterable[str], *, per_file: int = 40, **more:
         ev.write_event_file(folder, number, text, modified=1_600_000_000 + number)
 
 
+@pytest.mark.extended(
+    "more kinds of tables and settings",
+    first=(
+        "v6-MERGE_ON_READ-STATE",
+        "v9-COPY_ON_WRITE-GLOBAL_SIMPLE",
+    ),
+)
 @pytest.mark.table_versions(6, 9, also=(8,))
 @pytest.mark.parametrize("index", ["STATE", "GLOBAL_SIMPLE"])
 @pytest.mark.parametrize("table_type", TYPES)
@@ -62,6 +69,13 @@ def test_each_record_deletes_its_key(
     assert validate_metadata(table) == []
 
 
+@pytest.mark.extended(
+    "more kinds of tables and settings",
+    first=(
+        "STATE-MERGE_ON_READ",
+        "BUCKET-COPY_ON_WRITE",
+    ),
+)
 @pytest.mark.parametrize("table_type", TYPES)
 @pytest.mark.parametrize("index", ["STATE", "BLOOM", "BUCKET"])
 def test_the_ordering_value_does_not_matter(tmp_path: Path, spark: SparkSession, table_type: str, index: str) -> None:

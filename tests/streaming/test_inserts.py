@@ -63,6 +63,13 @@ def insert_case(
     return StreamCase(folder, spark, table_type, {OPERATION: operation, **more})
 
 
+@pytest.mark.extended(
+    "more kinds of tables and settings",
+    first=(
+        "v6-COPY_ON_WRITE",
+        "v9-MERGE_ON_READ",
+    ),
+)
 @pytest.mark.table_versions(6, 9, also=(8,))
 @pytest.mark.parametrize("table_type", TYPES)
 def test_every_record_becomes_a_row(tmp_path: Path, spark: SparkSession, version: int, table_type: str) -> None:
@@ -86,6 +93,13 @@ def test_every_record_becomes_a_row(tmp_path: Path, spark: SparkSession, version
 MODES = ("NONE", "GLOBAL_SORT", "PARTITION_SORT", "PARTITION_PATH_REPARTITION", "PARTITION_PATH_REPARTITION_AND_SORT")
 
 
+@pytest.mark.extended(
+    "more kinds of tables and settings",
+    first=(
+        "v6-MERGE_ON_READ",
+        "v9-COPY_ON_WRITE",
+    ),
+)
 @pytest.mark.table_versions(6, 9, also=(8,))
 @pytest.mark.parametrize("table_type", TYPES)
 def test_a_bulk_insert_writes_new_files_only(
@@ -104,6 +118,13 @@ def test_a_bulk_insert_writes_new_files_only(
     assert all(" occurs " in text for text in wrong), wrong
 
 
+@pytest.mark.extended(
+    "more kinds of tables and settings",
+    first=(
+        "GLOBAL_SORT",
+        "PARTITION_SORT",
+    ),
+)
 @pytest.mark.parametrize("mode", MODES)
 def test_the_sort_mode_decides_the_order_of_rows(tmp_path: Path, spark: SparkSession, mode: str) -> None:
     conf = {"hoodie.bulkinsert.sort.mode": mode, "hoodie.bulkinsert.shuffle.parallelism": "3"}
@@ -161,6 +182,13 @@ def test_without_duplicates_a_small_file_has_one_row_of_a_key(
     assert "first" in names and len(names) > 20, "some rows stay, and some are replaced"
 
 
+@pytest.mark.extended(
+    "more kinds of tables and settings",
+    first=(
+        "v9-90-BULK_INSERT",
+        "v9-100000000-INSERT",
+    ),
+)
 @pytest.mark.table_versions(9, also=(8,))
 @pytest.mark.parametrize("operation", ["INSERT", "BULK_INSERT"])
 @pytest.mark.parametrize("keys", [90, 100_000_000])
@@ -236,6 +264,7 @@ def test_what_cannot_be_appended_is_refused_by_name(
         load_options(case.arguments())
 
 
+@pytest.mark.extended("more kinds of tables and settings", first=("GLOBAL_SORT",))
 @pytest.mark.parametrize("mode", ["NONE", "GLOBAL_SORT"])
 def test_a_bulk_insert_divides_rows_into_files_of_the_right_size(
     tmp_path: Path, spark: SparkSession, mode: str

@@ -47,6 +47,13 @@ def new_events(first: int, count: int = 120) -> list[ev.Event]:
     return [ev.Event(f"new{i}", ("p0", "p1", "p9")[i % 3], i) for i in range(first, first + count)]
 
 
+@pytest.mark.extended(
+    "more kinds of tables and settings",
+    first=(
+        "v6-MERGE_ON_READ",
+        "v9-COPY_ON_WRITE",
+    ),
+)
 @pytest.mark.table_versions(6, 9, also=(8,))
 @pytest.mark.parametrize("table_type", TYPES)
 def test_a_run_replaces_the_table(tmp_path: Path, spark: SparkSession, version: int, table_type: str) -> None:

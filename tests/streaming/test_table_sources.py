@@ -112,6 +112,7 @@ def test_three_tables(tmp_path: Path, spark: SparkSession) -> None:
         }
 
 
+@pytest.mark.extended("the same decisions over another real stream")
 def test_a_target_with_another_place_for_its_rows(tmp_path: Path, spark: SparkSession) -> None:
     """Partitions by a column that changes, an index that is not global, and no ordering field: the source's order counts."""
     chain = chain_of(tmp_path, spark, "COPY_ON_WRITE", "6", hoodie_index_type="BLOOM")
