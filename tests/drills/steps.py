@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tagstream.table.steps import COMMIT_STEPS
 from tests.drills.report import Drill
-from tests.drills.stream_job import CountedJob
+from tests.drills.stream_job import CountedJob, StreamJob
 from tests.support.table_version import has_metadata
 
 COMPLETED = COMMIT_STEPS.index("completed")
@@ -103,4 +103,18 @@ def kill_in_turn(circuit: Sequence[str], drill: Drill, job: CountedJob) -> None:
 def _to_the_end(drill: Drill, job: CountedJob) -> None:
     job.finish()
     assert job.all_taken()
+    drill.compare(job)
+
+
+def kill_with_all_input(steps: Sequence[str], drill: Drill, job: StreamJob) -> None:
+    """As :func:`kill_at_each` for a job whose whole input is there from the start, in files."""
+    job.write_input()
+    for step in steps:
+        job.crash(step, job.committed())
+        drill.injected += 1
+        job.check()
+        drill.compare(job)
+    job.finish()
+    assert job.all_taken()
+    job.check()
     drill.compare(job)

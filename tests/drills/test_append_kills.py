@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.drills.conftest import NewDrill
-from tests.drills.steps import conf, points
+from tests.drills.steps import conf, kill_with_all_input, points
 from tests.drills.stream_job import StreamJob, chunks_of
 from tests.support import events as ev
 
@@ -35,16 +35,7 @@ def new_job(folder: Path, operation: str, table_type: str, files: int, more: dic
 def kill_at(steps: Sequence[str], job: StreamJob, new_drill: NewDrill) -> None:
     operation = job.conf["hoodie.datasource.write.operation"]
     with new_drill(f"SIGKILL at steps of a commit, {operation}", job.table_type, len(steps)) as drill:
-        job.write_input()
-        for step in steps:
-            job.crash(step, job.committed())
-            drill.injected += 1
-            job.check()
-            drill.compare(job)
-        job.finish()
-        assert job.all_taken()
-        job.check()
-        drill.compare(job)
+        kill_with_all_input(steps, drill, job)
         assert drill.expected > len(steps) * PER_FILE // 2
 
 

@@ -148,7 +148,7 @@ def test_a_kill_in_each_job_of_a_chain(tmp_path: Path, new_drill: NewDrill) -> N
 def test_kills_at_random_steps_of_a_chain(
     tmp_path: Path, table_type: str, version: str, new_drill: NewDrill, kills: int = 6
 ) -> None:
-    """A round brings a new input file, and kills one job at a step or at a moment. The jobs after it go on with what
+    """A round brings a new input file, and kills one job at a step or at a moment. The jobs after it continue with what
     their source has."""
     rng = random.Random(f"{table_type} {version}")
     chain = Chain.of(tmp_path, table_type, version, kills + 3)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.drills.conftest import NewDrill
-from tests.drills.steps import points
+from tests.drills.steps import kill_with_all_input, points
 from tests.drills.stream_job import DEADLINE_S, StreamJob, chunks_of
 from tests.support import event_files
 from tests.support import events as ev
@@ -45,16 +45,7 @@ def new_job(folder: Path, form: str, table_type: str, files: int) -> FormJob:
 
 def kill_at(steps: Sequence[str], job: FormJob, new_drill: NewDrill) -> None:
     with new_drill(f"SIGKILL at steps of a commit, {job.form} files", job.table_type, len(steps)) as drill:
-        job.write_input()
-        for step in steps:
-            job.crash(step, job.committed())
-            drill.injected += 1
-            job.check()
-            drill.compare(job)
-        job.finish()
-        assert job.all_taken()
-        job.check()
-        drill.compare(job)
+        kill_with_all_input(steps, drill, job)
 
 
 @pytest.mark.extended("processes that are killed, a minute of starts")

@@ -140,7 +140,7 @@ def test_each_carries_out_the_plan_of_the_other(turns: RingTurns) -> None:
 
 
 def test_a_resize_that_is_rolled_back(turns: RingTurns) -> None:
-    """Hudi goes on with the ring from before it."""
+    """Hudi continues with the ring from before it."""
     planned = turns.we_plan(SPLIT)
     table = turns.table()
     rollback_clustering(table, planned, f"{int(planned) + 1}")

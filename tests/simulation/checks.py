@@ -125,7 +125,7 @@ def _rings(world: World) -> Iterator[str]:
     """Records outside of their buckets. A key of two fields is hashed by its values, which this check does not know."""
     if world.settings.rings and not world.settings.two_keys:
         for name, key in misplaced(Path(world.path))[1]:
-            yield f"{key} lies in {name}, which is not its bucket"
+            yield f"{key} is in {name}, which is not its bucket"
 
 
 def _gone(world: World, table: HoodieTable) -> Iterator[str]:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from google.protobuf import api_pb2, descriptor_pb2
 from kafka import KafkaProducer
@@ -98,7 +97,7 @@ def test_the_table_has_the_messages(
     assert len(case.run("--source-limit", "50")) == 3
     orders.send(60)
     case.run()
-    found = {row["id"]: row for row in rows_of(read_table(case.table, meta_columns=False))}
+    found = {row["id"]: row for row in read_table(case.table, meta_columns=False).to_pylist()}
     assert found == orders.live
 
 
@@ -111,7 +110,7 @@ def test_damaged_messages_are_in_the_quarantine(tmp_path: Path, spark: SparkSess
     case = case_of(tmp_path, spark, orders, "COPY_ON_WRITE")
     (report,) = case.run("--max-bad-records", "1")
     assert report.quarantined == 1
-    found = {row["id"]: row for row in rows_of(read_table(case.table, meta_columns=False))}
+    found = {row["id"]: row for row in read_table(case.table, meta_columns=False).to_pylist()}
     assert found == orders.live
     (path,) = (case.checkpoint / "tagstream" / "quarantine").glob("batch=*/*.jsonl")
     (line,) = path.read_text().splitlines()
@@ -132,12 +131,12 @@ def test_a_field_that_the_message_gets(tmp_path: Path, spark: SparkSession, kafk
     orders.send(20)
     case_of(tmp_path, spark, orders, "MERGE_ON_READ", **{"tagstream.proto.descriptor.file": str(older)}).run()
     before = {key: weightless(row) for key, row in orders.live.items()}
-    found = {row["id"]: row for row in rows_of(read_table(tmp_path / "table", meta_columns=False))}
+    found = {row["id"]: row for row in read_table(tmp_path / "table", meta_columns=False).to_pylist()}
     assert "weight" not in found[min(found)]
     assert {key: weightless(row) for key, row in found.items()} == before
     orders.send(10)
     case_of(tmp_path, spark, orders, "MERGE_ON_READ").run()
-    found = {row["id"]: row for row in rows_of(read_table(tmp_path / "table", meta_columns=False))}
+    found = {row["id"]: row for row in read_table(tmp_path / "table", meta_columns=False).to_pylist()}
     expected = {
         key: before[key] if key in before and before[key]["version"] == row["version"] else row
         for key, row in orders.live.items()
@@ -150,10 +149,6 @@ def weightless(row: dict[str, Any]) -> dict[str, Any]:
     inner = row["replaces"]
     faded = weightless(inner) if inner is not None and "id" in inner else inner
     return {**row, "weight": None, "replaces": faded}
-
-
-def rows_of(table: pa.Table) -> list[dict[str, Any]]:
-    return table.to_pylist()
 
 
 @pytest.mark.parametrize(

@@ -307,12 +307,13 @@ class BatchSink:
         complete the instant.
         """
         job, kept_at = self._job, None
-        if publishes_under_lock(job):
-            self._guard.before_complete(instant, statuses, adds)
-            give_names(job, instant, statuses, batch)
-        if job.metadata is not None:
+        late = publishes_under_lock(job)
+        if late or job.metadata is not None:
             # Another active writer may also write to the metadata table, and only one may do so at a time.
             self._guard.before_complete(instant, statuses, adds)
+        if late:
+            give_names(job, instant, statuses, batch)
+        if job.metadata is not None:
             kept_at = job.metadata.commit(
                 instant,
                 statuses,

@@ -135,7 +135,7 @@ class IncrPlanner:
                 )
 
     def _last_time(self, table: HoodieTable, timeline: Timeline) -> str | None:
-        """The time up to which commits can be planned; None: there is no completed one."""
+        """The time up to which commits can be planned; None without a completed commit."""
         self.waiting.clear()
         times = [time_of(i) for i in timeline.completed_writes]
         if not table.config.has_completion_times:

@@ -220,15 +220,20 @@ def remove_rings(table: HoodieTable, instant: str) -> None:
     table.storage.delete_many(found)
 
 
-def _read(table: HoodieTable, partition: str, instant: str) -> HashingMetadata:
-    rel = f"{hashing_folder(partition)}/{instant}{_META}"
-    where = table.storage.where(rel)
+def read_members(table: HoodieTable, rel: str, what: str) -> dict[str, Any]:
+    """The members of a file of JSON. CorruptFileError for another content; ``what``: its name in the error."""
     try:
         found = json.loads(table.storage.read(rel))
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise CorruptFileError(f"{where} is not JSON of a hashing metadata: restore the file")
+        raise CorruptFileError(f"{table.storage.where(rel)} is not JSON of {what}: restore the file")
+    return found
+
+
+def _read(table: HoodieTable, partition: str, instant: str) -> HashingMetadata:
+    rel = f"{hashing_folder(partition)}/{instant}{_META}"
+    where, found = table.storage.where(rel), read_members(table, rel, "a hashing metadata")
     if found.get("partitionPath") != partition or found.get("instant") != instant or found.get("version") != 0:
         raise CorruptFileError(
             f"{where} has version {found.get('version')!r}, partition {found.get('partitionPath')!r} and instant "

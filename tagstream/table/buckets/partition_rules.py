@@ -11,7 +11,6 @@ file counts whose ``T`` is not a pending replace commit (``PartitionBucketIndexH
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tagstream.table.buckets.hashing_metadata import BUCKET_INDEX
+from tagstream.table.buckets.hashing_metadata import BUCKET_INDEX, read_members
 from tagstream.table.errors import ConfigError, CorruptFileError, TableConfigMismatchError, UnsupportedTableError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.timeline.timeline import Timeline
@@ -79,13 +78,7 @@ def rules_of_table(table: HoodieTable, timeline: Timeline) -> BucketRules | None
     if newest is None:
         return None
     rel = f"{RULES_FOLDER}/{newest}"
-    where = table.storage.where(rel)
-    try:
-        config = json.loads(table.storage.read(rel))
-    except ValueError:
-        config = None
-    if not isinstance(config, dict):
-        raise CorruptFileError(f"{where} is not JSON of a hashing config: restore the file")
+    where, config = table.storage.where(rel), read_members(table, rel, "a hashing config")
     if config.get("rule") != "regex" or config.get("version") != 1:
         raise UnsupportedTableError(
             f"{where} has rules of kind {config.get('rule')!r} in version {config.get('version')!r}; only regex in version "

@@ -117,7 +117,7 @@ class ClusteringOptions:
     base file has fewer bytes. ``max_group_bytes``: slices that are joined have at most so many together.
     ``single_groups``: also slices that have none to be joined with. Partitions: ``partition_regex`` and ``partitions``
     first, then ``filter`` with ``lookback_days`` and ``skip_days`` newest partitions, or from ``first_partition`` to
-    ``last_partition``. ``max_memory``: bytes of rows that a task holds, what is more lies in temporary files. ``resize``:
+    ``last_partition``. ``max_memory``: bytes of rows that a task holds, rows beyond that are in temporary files. ``resize``:
     of a table with consistent hashing, whose buckets are split and merged instead.
     """
 

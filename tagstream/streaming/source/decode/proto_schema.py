@@ -23,6 +23,7 @@ from google.protobuf.message import DecodeError
 
 from tagstream.streaming.source.decode.proto_rules import ProtoRules
 from tagstream.table.errors import ConfigError
+from tagstream.table.file_group.log_format import zigzag
 
 OVERFLOW_NAME, OVERFLOW_BYTES = "descriptor_full_name", "proto_bytes"
 ROOT: Final = "tagstream.M0"
@@ -190,16 +191,7 @@ def _index(message: Descriptor) -> bytes:
         siblings = list(at.file.message_types_by_name.values()) if around is None else list(around.nested_types)
         numbers.insert(0, [m.full_name for m in siblings].index(at.full_name))
         at = around
-    return b"\0" if numbers == [0] else b"".join(_varint(2 * n) for n in (len(numbers), *numbers))
-
-
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
+    return b"\0" if numbers == [0] else b"".join(zigzag(n) for n in (len(numbers), *numbers))
 
 
 class _Unrolled:
@@ -229,7 +221,7 @@ class _Unrolled:
         for each in message.fields:
             wire = made.field.add(name=each.name, number=each.number, json_name=each.name)
             kind, node = self._field(each, wire, depths, path, f"{where}.{each.name}")
-            is_list = _is_repeated(each)
+            is_list = each.is_repeated
             wire.label = _F.LABEL_REPEATED if is_list else _F.LABEL_OPTIONAL  # type: ignore[assignment]
             if each.containing_oneof is not None and each.containing_oneof.name in places:
                 wire.oneof_index = places[each.containing_oneof.name]
@@ -246,7 +238,7 @@ class _Unrolled:
     def _field(
         self, each: FieldDescriptor, wire: Any, depths: Mapping[str, int], path: str, where: str
     ) -> tuple[Any, Node]:
-        repeated = _is_repeated(each)
+        repeated = each.is_repeated
         kind, node = self._one(each, wire, depths, path, where)
         if each.containing_oneof is not None and not isinstance(kind, list):
             kind = ["null", kind]
@@ -258,7 +250,7 @@ class _Unrolled:
         self, each: FieldDescriptor, wire: Any, depths: Mapping[str, int], path: str, where: str
     ) -> tuple[Any, Node]:
         """(Avro type of one value, node); sets the type of ``wire``."""
-        repeated, required = _is_repeated(each), _is_required(each)
+        repeated, required = each.is_repeated, each.is_required
         default = each.default_value if _has_own_default(each) else None
         wire.type = each.type
         if each.type in _SCALARS:
@@ -280,7 +272,7 @@ class _Unrolled:
     def _message(
         self, each: FieldDescriptor, message: Descriptor, wire: Any, depths: Mapping[str, int], path: str, where: str
     ) -> tuple[Any, Node]:
-        repeated, required = _is_repeated(each), _is_required(each)
+        repeated, required = each.is_repeated, each.is_required
         if message.full_name in _WRAPPERS and not self._rules.wrappers_as_records:
             inner = self.file.message_type.add(name=f"M{len(self.file.message_type)}")
             kind, node = self._one(
@@ -315,16 +307,8 @@ class _Unrolled:
         return definition
 
 
-def _is_repeated(each: FieldDescriptor) -> bool:
-    return bool(each.is_repeated)
-
-
-def _is_required(each: FieldDescriptor) -> bool:
-    return bool(each.is_required)
-
-
 def _has_own_default(each: FieldDescriptor) -> bool:
-    return bool(each.has_default_value) and not _is_repeated(each)
+    return bool(each.has_default_value) and not each.is_repeated
 
 
 def _is_synthetic(oneof: Any) -> bool:
@@ -345,7 +329,7 @@ def _may_be_absent(each: FieldDescriptor, node: Node, wire: Any) -> bool:
 
 
 def _default(each: FieldDescriptor) -> Any:
-    if _is_repeated(each):
+    if each.is_repeated:
         return []
     if each.containing_oneof is not None or each.type == _F.TYPE_MESSAGE:
         return None
