@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 from collections.abc import Callable
@@ -58,6 +59,19 @@ def same_but_for_lists(real: list[str], ours: list[str]) -> bool:
 def the_last_of(real: list[str], ours: list[str]) -> bool:
     """One of the log files that the other names."""
     return len(ours) == 1 and ours[0] == real[-1]
+
+
+def one_filter_in_the_other(real: str, ours: str) -> bool:
+    """Bloom filters in Hudi's text form: of one shape, and ours has every bit of the other.
+
+    The form is Base64 of a head of 17 bytes, the number of keys (int32), then rows of bits that begin with a head of their
+    own (``InternalDynamicBloomFilter.write``).
+    """
+    their_bytes, our_bytes = base64.b64decode(real), base64.b64decode(ours)
+    more_keys = int.from_bytes(our_bytes[17:21], "big") >= int.from_bytes(their_bytes[17:21], "big")
+    same_form = len(their_bytes) == len(our_bytes) and their_bytes[:17] == our_bytes[:17]
+    every_bit = all(theirs & ~mine == 0 for theirs, mine in zip(their_bytes[21:], our_bytes[21:], strict=False))
+    return same_form and more_keys and every_bit
 
 
 PROPERTIES = (
@@ -119,6 +133,9 @@ PARQUET = (
           "the library chooses; these are all of Parquet 1.0, and BIT_PACKED is only the JVM's name for no levels"),
     Known(r"base .* footer tagstream\.bloom\.keys", ABSENT, lambda v: set(json.loads(v)) == {"added", "gone"},
           "how many keys the bloom filter has, and how many of them are gone: the next file continues the filter"),
+    Known(r"base .* footer org\.apache\.hudi\.bloomfilter", anything, anything,
+          "a merge continues the filter of the file before, so that a few keys which are gone keep their bits",
+          both=one_filter_in_the_other),
     Known(r"base .* footer tagstream\.float\.statistics", ABSENT, lambda v: isinstance(json.loads(v), dict),
           "nulls of columns of floats: those with not-a-number have no statistics, as of parquet-mr, but for their nulls"),
     Known(r"(base|log) .* columns", list_of_paths, list_of_paths,
