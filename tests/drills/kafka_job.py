@@ -55,12 +55,20 @@ class KafkaJob(CountedJob):
     def produce(self, events: Iterable[Event]) -> None:
         """Send events, and read back what the broker made of them: each once, those of a key in their order."""
         events = list(events)
-        send((event.message() for event in events), self.topic, self.broker.python_client())
+        send(map(self.message_of, events), self.topic, self.broker.python_client())
         new = read_topic(self.broker, self.topic, [len(part) for part in self.log])
-        taken = [[Event.of_message(*message) for message in part] for part in new]
+        taken = [[self.event_of(*message) for message in part] for part in new]
         for part, more in zip(self.log, taken, strict=True):
             part += more
         assert _by_key(events) == _by_key(chain.from_iterable(taken))
+
+    def message_of(self, event: Event) -> tuple[bytes, bytes | None]:
+        """Key and value of an event's message."""
+        return event.message()
+
+    def event_of(self, key: str, value: bytes | None) -> Event:
+        """The event of a message."""
+        return Event.of_message(key, value)
 
     def source(self) -> tuple[list[str], dict[str, str]]:
         flags = ["--source-class", "JsonKafkaSource", "--source-limit", str(self.per_batch)]

@@ -257,7 +257,7 @@ def _values(row: dict[str, Any]) -> dict[str, Any]:
 
 def _index(world: World) -> list[str]:
     """The state index against the rows, once the stream has run over all that the table has."""
-    if world.settings.index != "FLINK_STATE" or not world.index_is_whole:
+    if not world.has_state_index or not world.index_is_whole:
         return []
     out, told = io.StringIO(), io.StringIO()
     with redirect_stderr(told):

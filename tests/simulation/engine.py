@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -24,44 +24,20 @@ from tagstream.streaming.batch.spark_checkpoint import newest_batch, raw_offset
 from tagstream.streaming.batch.tag import TagSpec, tag_records
 from tagstream.streaming.job.restart import schema_notes
 from tagstream.streaming.job.sink import BatchSink
-from tagstream.streaming.source.kafka_topic import EARLIEST, Ends
+from tagstream.streaming.source.file_reader import PlanReader
+from tagstream.streaming.source.kafka_topic import EARLIEST
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import make_key_function
 from tagstream.table.storage.opening import OPENERS, canonical
 from tests.simulation.processes import Processes, QuietRenewals, SimulatedLock, SimulatedStorage
 from tests.simulation.pull import located_by_index
 from tests.simulation.session import Frame, Session
-from tests.support import cdc
+from tests.simulation.threads import Deferred, OneThread
+from tests.simulation.topic import TOPIC, Topic
 
-TOPIC = "events"
 STATE, FIRST = "state/simulated", "sources/0/0"
 Located = tuple[int, bytes | None, str | None]
-
-
-@dataclass
-class Topic:
-    """A topic with one list of messages a partition."""
-
-    partitions: list[list[cdc.Message]] = field(default_factory=lambda: [[], []])
-
-    def add(
-        self, partition: int, key: bytes | None, value: bytes | None, headers: Mapping[str, str] | None = None
-    ) -> None:
-        """Append a record."""
-        at = self.partitions[partition]
-        at.append(cdc.Message(partition, len(at), key, value, headers or {}))
-
-    def ends(self, *_: object) -> dict[int, Ends]:
-        """Stands for ``topic_offsets``."""
-        return {n: Ends(0, len(found)) for n, found in enumerate(self.partitions)}
-
-    def first(self, *_: object) -> list[bytes]:
-        """Stands for ``first_records``."""
-        return [message.value for found in self.partitions for message in found if message.value is not None]
-
-    def between(self, start: dict[int, int], end: dict[int, int]) -> list[list[cdc.Message]]:
-        """The records of a batch, by partition."""
-        return [found[start.get(n, 0) : end[n]] for n, found in enumerate(self.partitions)]
+Offsets = dict[int, int]
 
 
 @dataclass
@@ -91,16 +67,16 @@ class Task:
 @dataclass
 class Engine:
     """``limit``: records of a partition that a batch takes at most. ``retried``: how often a task runs a second time, as one
-    that failed late or was speculated, by chance. ``starts``: where each batch began to read, by query id and number: a
-    query's first batch has no offsets before it in Spark's files. ``lock``: the number of the process that has the table's
-    lock."""
+    that failed late or was speculated, by chance. ``reads``: where each batch began to read and where it ended, by query id
+    and number: a query's first batch has no offsets before it in Spark's files. ``lock``: the number of the process that
+    has the table's lock."""
 
     topic: Topic
     random: Random
     limit: int = 1000
     retried: float = 0.0
     task: Task = field(default_factory=Task)
-    starts: dict[tuple[str, int], dict[int, int]] = field(default_factory=dict)
+    reads: dict[tuple[str, int], tuple[Offsets, Offsets]] = field(default_factory=dict)
     lock: list[int] = field(default_factory=list)
 
     def runs(self) -> int:
@@ -114,7 +90,7 @@ class Query:
 
     lastProgress = None  # noqa: N815 (Spark's name)
 
-    def __init__(self, engine: Engine, session: Session, job: JobContext, sink: BatchSink) -> None:
+    def __init__(self, engine: Engine, session: Session, job: JobContext, sink: BatchSink, *_: object) -> None:
         self.engine, self.session, self.job, self.sink = engine, session, job, sink
         self._query_folder = job.query_folder.files
 
@@ -127,16 +103,15 @@ class Query:
         while True:
             finished, planned = newest_batch(query_folder, "commits"), newest_batch(query_folder, "offsets")
             batch = 0 if finished is None else finished + 1
-            start = self._start(batch)
+            start = self.start(batch)
             if planned is not None and planned >= batch:
-                end = _offsets(raw_offset(query_folder, batch))
+                end = self.offsets(raw_offset(query_folder, batch))
             else:
-                end = self._next(start)
+                end = self.next_end(start)
                 if end == start:
                     return
-                doc = {TOPIC: {str(p): at for p, at in end.items()}}
-                query_folder.replace(f"offsets/{batch}", "\n".join(["v1", "{}", json.dumps(doc)]).encode())
-            self.engine.starts[json.loads(query_folder.read("metadata"))["id"], batch] = start
+                query_folder.replace(f"offsets/{batch}", "\n".join(["v1", "{}", json.dumps(self.doc(end))]).encode())
+            self.engine.reads[json.loads(query_folder.read("metadata"))["id"], batch] = self.reads(start, end)
             self.sink(BatchFrame(self, batch, start, end), batch)  # type: ignore[arg-type]
             query_folder.replace(f"commits/{batch}", b'v1\n{"nextBatchWatermarkMs":0}')
 
@@ -152,16 +127,13 @@ class Query:
         doc = {str(label): base64.b64encode(value).decode() for label, value in sorted(pointers.items())}
         self._query_folder.replace(f"{STATE}/{batch}", json.dumps(doc).encode())
 
-    def _start(self, batch: int) -> dict[int, int]:
+    def start(self, batch: int) -> Offsets:
+        """Where a batch begins."""
         if batch > 0:
-            return _offsets(raw_offset(self._query_folder, batch - 1))
-        if not self._query_folder.exists(
-            FIRST
-        ):  # Spark's source keeps where it began, whatever it is given at a later start
-            self._query_folder.replace(
-                FIRST, json.dumps({TOPIC: {str(p): at for p, at in self._given().items()}}).encode()
-            )
-        return _offsets(json.loads(self._query_folder.read(FIRST)))
+            return self.offsets(raw_offset(self._query_folder, batch - 1))
+        if not self._query_folder.exists(FIRST):  # Spark's source keeps where it began, whatever a later start gives it
+            self._query_folder.replace(FIRST, json.dumps(self.doc(self._given())).encode())
+        return self.offsets(json.loads(self._query_folder.read(FIRST)))
 
     def _given(self) -> dict[int, int]:
         text = self.job.position.starting_offsets
@@ -169,9 +141,31 @@ class Query:
             return {n: 0 for n, _ in enumerate(self.engine.topic.partitions)}
         return {p: 0 if at == EARLIEST else at for p, at in _offsets(json.loads(text)).items()}
 
-    def _next(self, start: dict[int, int]) -> dict[int, int]:
+    def next_end(self, start: Offsets) -> Offsets:
+        """Where the next batch ends; ``start`` where nothing is there."""
         ends = self.engine.topic.ends()
         return {p: min(ends[p].latest, start.get(p, 0) + self.engine.limit) for p in ends}
+
+    def doc(self, at: Offsets) -> dict[str, Any]:
+        """Offsets as Spark logs them."""
+        return {TOPIC: {str(p): n for p, n in at.items()}}
+
+    def offsets(self, doc: Any) -> Offsets:
+        """What :meth:`doc` gave."""
+        return _offsets(doc)
+
+    def reads(self, start: Offsets, end: Offsets) -> tuple[Offsets, Offsets]:
+        """The first event that a batch takes of each partition, and the first that it does not."""
+        return start, end
+
+    def raw(self, start: Offsets, end: Offsets) -> list[list[pa.RecordBatch]]:
+        """The records of a batch, by task."""
+        return self.engine.topic.raw(start, end)
+
+    @property
+    def reader(self) -> PlanReader | None:
+        """What reads plans in the tasks."""
+        return None
 
 
 @dataclass
@@ -180,8 +174,8 @@ class BatchFrame:
 
     query: Query
     batch_id: int
-    start: dict[int, int]
-    end: dict[int, int]
+    start: Offsets
+    end: Offsets
     locate: Callable[[dict[int, list[bytes]]], list[Located]] | None = None
 
     @property
@@ -200,6 +194,8 @@ class BatchFrame:
 
     def mapInArrow(self, write: Callable[..., Iterator[pa.RecordBatch]], _schema: object) -> Frame:
         """Run the stages; the tasks of the write stage that come last."""
+        if self.query.job.bulk_inserts:
+            return self._written_where_read(write)
         keyed = self.keyed()
         located = self._tagged(keyed) if self.locate is None else self.locate(keyed)
         engine, out = self.query.engine, []
@@ -222,25 +218,39 @@ class BatchFrame:
             out += answer
         return Frame(out)
 
+    def _written_where_read(self, write: Callable[..., Iterator[pa.RecordBatch]]) -> Frame:
+        """A bulk insert: the tasks that read the records write them."""
+        engine, keys, out = self.query.engine, self._keys(), []
+        engine.task.stage += 1
+        for partition, raw in enumerate(self.query.raw(self.start, self.end)):
+            engine.task.partition = partition
+            for _ in range(engine.runs() if raw else 0):
+                engine.task.attempt += 1
+                answer = list(write(keys(iter(raw))))
+            out += answer if raw else []
+        return Frame(out)
+
     def keyed(self) -> dict[int, list[bytes]]:
         """The records by key group, packed: what a task of each partition of the topic makes of its records."""
-        job, engine = self.query.job, self.query.engine
-        notes = schema_notes(job) if job.decode.evolution is not None else None
-        depth = job.history.partition_depth
-        if depth is None and job.decode.depth_is_open:
-            depth = job.read_profile().partition_depth
-        keys = make_key_function(job.decode, job.env.meta.labels, depth, None, notes)
+        engine, keys = self.query.engine, self._keys()
         packed: dict[int, list[bytes]] = {}
         engine.task.stage += 1
-        for partition, messages in enumerate(engine.topic.between(self.start, self.end)):
+        for partition, raw in enumerate(self.query.raw(self.start, self.end)):
             engine.task.partition = partition
-            if not messages:
-                continue
-            for batch in keys(iter([cdc.raw_batch(messages)])):
+            for batch in keys(iter(raw)) if raw else ():
                 for label, value in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                     if value is not None:
                         packed.setdefault(label, []).append(value)
         return packed
+
+    def _keys(self) -> Callable[..., Iterator[pa.RecordBatch]]:
+        """The function of a task that reads records."""
+        job = self.query.job
+        notes = schema_notes(job) if job.decode.evolution is not None else None
+        depth = job.history.partition_depth
+        if depth is None and job.decode.depth_is_open:
+            depth = job.read_profile().partition_depth
+        return make_key_function(job.decode, job.env.meta.labels, depth, self.query.reader, notes)
 
     def _tagged(self, keyed: dict[int, list[bytes]]) -> list[Located]:
         """The stateful operator."""
@@ -270,56 +280,6 @@ def _offsets(doc: Any) -> dict[int, int]:
     return {int(p): int(at) for p, at in doc[TOPIC].items()}
 
 
-class Deferred:
-    """Stands for work during batches: it runs when it is asked for the second time, or must have ended."""
-
-    def __init__(self, _spark: object, _name: str, work: Callable[[], Any], *, is_async: bool) -> None:
-        self._work, self._asked, self._ran = work, 0, False
-        self._result: Any = None
-        self._error: Exception | None = None
-        if not is_async:
-            self._run()
-
-    @property
-    def ended(self) -> bool:
-        self._asked += 1
-        if self._asked > 1:
-            self._run()
-        return self._ran
-
-    def result(self) -> Any:
-        self._run()
-        if self._error is not None:
-            raise self._error
-        return self._result
-
-    def cancel(self) -> None:
-        self._ran = True
-
-    def _run(self) -> None:
-        if self._ran:
-            return
-        self._ran = True
-        try:
-            self._result = self._work()
-        except Exception as error:
-            self._error = error
-
-
-class OneThread:
-    """Stands for a pool of threads: what it is given runs at once, in its order."""
-
-    def __init__(self, _threads: int) -> None: ...
-
-    def __enter__(self) -> OneThread:
-        return self
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def map(self, task: Callable[[Any], Any], work: Iterable[Any]) -> list[Any]:
-        return [task(item) for item in work]
-
-
 def _located_rows(job: JobContext, rows: BatchFrame, instant: str) -> BatchFrame:
     rows.locate = partial(located_by_index, job, instant)
     return rows
@@ -337,8 +297,11 @@ _TOPIC_ID = "T"
 
 
 @contextmanager
-def installed(engine: Engine, processes: Processes, clock_ms: Callable[[], int]) -> Iterator[None]:
-    """The simulated Spark, storage, processes and clock take the place of the real ones."""
+def installed(
+    engine: Engine, processes: Processes, clock_ms: Callable[[], int], query_of: Callable[..., Query] | None = None
+) -> Iterator[None]:
+    """The simulated Spark, storage, processes and clock take the place of the real ones. ``query_of``: makes the query of
+    an engine, a session, a job, its sink and its files."""
     job, services = "tagstream.streaming.job.job", "tagstream.streaming.services"
     lease = "tagstream.table.timeline.lease"
     with ExitStack() as stack:
@@ -358,7 +321,7 @@ def installed(engine: Engine, processes: Processes, clock_ms: Callable[[], int])
             "tagstream.table.locks.opened.open_lock",
             lambda asked, *_: asked.provider and SimulatedLock(processes, engine.lock),
         )
-        put(f"{job}.start_query", lambda session, context, sink, *_: Query(engine, session, context, sink))
+        put(f"{job}.start_query", partial(query_of or Query, engine))
         put(f"{job}.run_to_end", _run_to_end)
         put(f"{job}.end_query", lambda _: None)
         put(f"{job}.choose_checkpoint_files", lambda *_: False)
@@ -369,6 +332,7 @@ def installed(engine: Engine, processes: Processes, clock_ms: Callable[[], int])
         put(f"{job}.TopicWatch", lambda *_: ExitStack())  # it is never another one
         put("tagstream.streaming.job.sink.located_rows", _located_rows)
         put("tagstream.streaming.batch.write.TaskContext", engine.task)
+        put("tagstream.streaming.batch.bulk_insert.TaskContext", engine.task)
         put("tagstream.streaming.source.source.TaskContext", engine.task)
         put("tagstream.bootstrap.run.run_tasks", _tasks_here)
         put("tagstream.bootstrap.catch_up.run_tasks", _tasks_here)

@@ -93,6 +93,8 @@ class EventMaker:
         told = self.settings
         self.clock += random.randint(1, 5)
         key, part = f"k{random.randrange(told.keys):04d}", random.randrange(told.partitions)
+        if told.operation:  # a key that no other event has
+            key = f"k{10_000 + self.clock}"
         ident: Ident = (told.place.path(part), key) if told.by_partition else key
         known = self._keys.setdefault(ident, _Key())
         number, seq = self.clock, random.randint(0, 3) if told.second_ordering else 0

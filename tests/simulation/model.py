@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tagstream.table.timeline.operation import WriteOperationType
 from tests.simulation.layouts import PARTITION_COLUMNS
 from tests.simulation.values import BY_NAME, Column
 
@@ -96,8 +97,11 @@ class Model:
         """Whether the write was seen."""
         return any(entry.instant == instant for entry in self.log)
 
-    def batch(self, instant: str, events: Sequence[Event], start: Offsets, end: Offsets) -> str | None:
-        """A batch was committed: ``events`` are those between the offsets. What is wrong with the offsets, if anything."""
+    def batch(
+        self, instant: str, events: Sequence[Event], start: Offsets, end: Offsets, operation: str = ""
+    ) -> str | None:
+        """A batch was committed: ``events`` are those between the offsets. What is wrong with the offsets, if anything.
+        ``operation``: what the commit has done with them."""
         before = self.now
         at = {p: before.offsets.get(p, 0) for p in end}
         begins = {p: start.get(p, 0) for p in end}
@@ -108,7 +112,11 @@ class Model:
         done = all(end[p] >= self.furthest.get(p, 0) for p in end)
         self.furthest = {p: max(self.furthest.get(p, 0), end[p]) for p in end}
         offsets = {**before.offsets, **end}
-        self.log.append(Entry(instant, self.folded(before.state, events), offsets, done if again else before.exact))
+        if operation == WriteOperationType.DELETE:
+            after = deleted(before.state, events)
+        else:
+            after = self.folded(kept(before.state, events, operation), events)
+        self.log.append(Entry(instant, after, offsets, done if again else before.exact))
         return problem
 
     def folded(self, state: State, events: Sequence[Event]) -> State:
@@ -194,6 +202,24 @@ class Model:
                 own["_hoodie_partition_path"] = path
             found[(str(path), key) if by_partition else key] = {**own, **values}
         return found
+
+
+def kept(state: State, events: Sequence[Event], operation: str) -> State:
+    """The state without the rows that an overwrite with these events replaces; deletes replace none."""
+    if operation == WriteOperationType.INSERT_OVERWRITE_TABLE:
+        return {} if any(not event.deleted for event in events) else state
+    if operation != WriteOperationType.INSERT_OVERWRITE:
+        return state
+    paths = {event.path for event in events if not event.deleted}
+    return {ident: held for ident, held in state.items() if held.path not in paths}
+
+
+def deleted(state: State, events: Sequence[Event]) -> State:
+    """The state after a batch whose records all delete their keys, whatever their order is."""
+    newest: dict[Ident, tuple[int, int]] = {}
+    for event in events:
+        newest[event.ident] = max(event.order, newest.get(event.ident, state.get(event.ident, Held()).order))
+    return {**state, **{ident: Held(None, order) for ident, order in newest.items()}}
 
 
 def folded_changes(state: State, events: Sequence[Event]) -> State:

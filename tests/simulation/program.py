@@ -13,7 +13,7 @@ from pathlib import Path
 from random import Random
 
 from tagstream.table.file_group.change_file import LoggingMode
-from tests.simulation import checks, commands, others  # noqa: F401 (their actions are known by name)
+from tests.simulation import checks, commands, operations, others  # noqa: F401 (their actions are known by name)
 from tests.simulation.settings import Settings
 from tests.simulation.steps import ACTIONS, Step, draw
 from tests.simulation.world import World
@@ -22,6 +22,9 @@ _STEPS = 10
 _SHARED = 0.5  # of the histories that may have two streams
 _LOGGED = 0.2  # of the histories, whose tables have change files
 _RINGS = 0.6  # of the tables with a bucket index
+_FILES = 0.2  # of the histories that may read files
+_OPERATIONS = 0.25  # of the histories that may have another one
+MORE, _MORE = ("stream_of_deletes", "expire"), 0.15  # steps that are drawn apart, and their share of the histories
 LONGEST_S = 300  # a history takes a second or two, on a slow machine ten times that
 
 
@@ -40,13 +43,24 @@ class Program:
         settings = Settings.draw(random)
         if Random(f"streams of {seed}").random() < _SHARED:  # apart, so that the others stay as they were
             settings = settings.shared()
-        other = Random(f"change files of {seed}")
-        if other.random() < _LOGGED:
-            settings = replace(settings, change_files=other.choice([mode.value for mode in LoggingMode]))
+        logged = Random(f"change files of {seed}")
+        if logged.random() < _LOGGED:
+            settings = replace(settings, change_files=logged.choice([mode.value for mode in LoggingMode]))
         rings = Random(f"rings of {seed}")
         if rings.random() < _RINGS:
             settings = settings.with_rings(rings)
-        return Program(seed, settings, tuple(draw(random, settings, random.randint(steps // 2, steps))))
+        other = Random(f"operations of {seed}")
+        if other.random() < _OPERATIONS:
+            settings = settings.with_operation(other)
+        sources = Random(f"sources of {seed}")
+        if sources.random() < _FILES:
+            settings = settings.with_files(sources)
+        drawn = draw(random, settings, random.randint(steps // 2, steps))
+        for kind in MORE:
+            if other.random() < _MORE:
+                at = other.randint(1, len(drawn) - 1)
+                drawn.insert(at, Step(kind, other.getrandbits(32)))
+        return Program(seed, settings, tuple(drawn))
 
     @staticmethod
     def from_json(text: str) -> Program:

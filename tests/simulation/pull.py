@@ -13,6 +13,7 @@ from tagstream.index.base import TableAsOf
 from tagstream.index.bucket import HoodieBucketIndex
 from tagstream.state.layout import has_bytes
 from tagstream.state.ordering import encode_known
+from tagstream.streaming.batch.append import tag_appended
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.located import WriteTasks, packed_columns
 from tagstream.streaming.batch.pull_tag import NOTHING_FOUND, PullSpec, tag_pulled
@@ -43,6 +44,10 @@ def located_by_index(
     out: list[tuple[int, bytes | None, str | None]] = []
     for label, values in sorted(keyed.items()):
         records = unpack(values)
+        if job.options.appends:
+            located, counts = tag_appended(label, records, profile, spec.ordering)
+            out += zip(*packed_columns(label, located, None, counts, write_tasks), strict=True)
+            continue
         found = None if isinstance(index, HoodieBucketIndex) or job.overwrites else _found(job, look, records)
         located, counts = tag_pulled(label, records, found, spec)
         out += zip(*packed_columns(label, located, None, counts, write_tasks), strict=True)

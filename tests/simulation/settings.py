@@ -9,8 +9,9 @@ from random import Random
 from typing import Any
 
 from tagstream.table.meta_client.table_config import CDC_KEY, CDC_MODE_KEY
-from tests.simulation.engine import TOPIC
+from tagstream.table.timeline.operation import APPENDS, OVERWRITES
 from tests.simulation.layouts import LAYOUTS, Layout
+from tests.simulation.topic import TOPIC
 from tests.simulation.values import BY_NAME, COLUMNS, ORDERINGS
 
 MERGE_ON_READ, COPY_ON_WRITE = "MERGE_ON_READ", "COPY_ON_WRITE"
@@ -19,6 +20,7 @@ MOVES = {
     "GLOBAL_SIMPLE": "hoodie.simple.index.update.partition.path",
     "GLOBAL_BLOOM": "hoodie.bloom.index.update.partition.path",
 }
+_MAY_OVERWRITE = ("SIMPLE", "BLOOM", "GLOBAL_SIMPLE", "GLOBAL_BLOOM", "BUCKET")
 NON_GLOBAL = ("SIMPLE", "BLOOM", "BUCKET", "RECORD_LEVEL_INDEX")
 
 
@@ -34,6 +36,8 @@ class Settings:
     ``remembers``: no checkpoint is lost, so events come late for deleted keys, too. ``streams``: how many write to the table
     at the same time, under its lock, each with events of the same keys. ``change_files``: what the table logs of its changes
     (``LoggingMode``), "" for nothing. ``rings``: its buckets are those of consistent hashing, and clusterings resize them.
+    ``operation``: what the stream does with records, "" for UPSERT. With another one each event has a key of its own.
+    ``source``: the form of the files that the events are in, "" for a topic.
     """
 
     version: int = 6
@@ -63,6 +67,8 @@ class Settings:
     streams: int = 1
     change_files: str = ""
     rings: bool = False
+    operation: str = ""
+    source: str = ""
 
     @staticmethod
     def draw(random: Random) -> Settings:
@@ -116,6 +122,20 @@ class Settings:
         """With a second stream, where two may share a table as the oracle knows it."""
         may = self.index == "FLINK_STATE" and not self.changes and not self.partial
         return replace(self, streams=2) if may else self
+
+    def with_operation(self, random: Random) -> Settings:
+        """With an operation that appends or replaces rows, where the job accepts it and the oracle knows it."""
+        if self.changes or self.partial or self.streams > 1 or self.rings:
+            return self
+        may = [] if self.index == "BUCKET" else sorted(APPENDS)
+        may += sorted(OVERWRITES) if self.index in _MAY_OVERWRITE else []
+        return replace(self, operation=random.choice(may), base_inserts="", stays=False) if may else self
+
+    def with_files(self, random: Random) -> Settings:
+        """With a source of files, where the events can be in some."""
+        if self.changes or self.streams > 1 or self.operation:
+            return self
+        return replace(self, source="json" if self.partial else random.choice(("json", "parquet")))
 
     def with_rings(self, random: Random) -> Settings:
         """With consistent hashing, where buckets can have it; the stream mostly resizes them itself."""
@@ -184,9 +204,7 @@ class Settings:
             **self.place.properties,
             "hoodie.write.table.version": str(self.version),
             "hoodie.streamer.schemaprovider.source.schema.file": str(schema),
-            "hoodie.streamer.source.kafka.topic": TOPIC,
-            "bootstrap.servers": "localhost:1",
-            "auto.offset.reset": "earliest",
+            **({} if self.source else _TOPIC),
             "hoodie.index.bloom.num_entries": "100",
             "hoodie.parquet.small.file.limit": str(self.small_file_limit),
             "hoodie.parquet.max.file.size": str(self.max_file_size),
@@ -233,20 +251,30 @@ class Settings:
                 told[key] = "false"
         return told
 
-    def arguments(self, folder: Path, schema: Path, stream: int = 0) -> list[str]:
-        """The command line of the job. ``stream``: which of those that share the table."""
+    def arguments(self, folder: Path, schema: Path, stream: int = 0, operation: str = "") -> list[str]:
+        """The command line of the job. ``stream``: which of those that share the table. ``operation``: for this run."""
         name = f"-{stream}" if stream else ""
-        out = ["--source-class", "JsonKafkaSource", "--target-table", "t", "--table-type", self.table_type]
+        source = f"{self.source.title()}DFSSource" if self.source else "JsonKafkaSource"
+        out = ["--source-class", source, "--target-table", "t", "--table-type", self.table_type]
         out += ["--target-base-path", str(folder / "table"), "--checkpoint-dir", str(folder / f"checkpoint{name}")]
         told = self.properties(schema, folder / f"local{name}")
+        if self.source:
+            told["hoodie.streamer.source.dfs.root"] = str(folder / "in")
         if stream:
             told["hoodie.datasource.write.streaming.checkpoint.identifier"] = f"{TOPIC}{name}"
             told["index.key.groups"] = "2"  # whatever the first one was rescaled to
+        if operation or self.operation:
+            out += ["--op", operation or self.operation]
         for key, value in told.items():
             out += ["--hoodie-conf", f"{key}={value}"]
         return out
 
 
+_TOPIC = {
+    "hoodie.streamer.source.kafka.topic": TOPIC,
+    "bootstrap.servers": "localhost:1",
+    "auto.offset.reset": "earliest",
+}
 _PARTITIONS = {
     "column_stats": "hoodie.metadata.index.column.stats.enable",
     "partition_stats": "hoodie.metadata.index.partition.stats.enable",

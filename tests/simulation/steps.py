@@ -11,6 +11,7 @@ from functools import partial
 from random import Random
 from typing import Any
 
+from tagstream.table.timeline.operation import WriteOperationType
 from tests.simulation import checks
 from tests.simulation.settings import MERGE_ON_READ, Settings
 from tests.simulation.values import ADDED
@@ -20,6 +21,7 @@ Action = Callable[[World], None]
 ACTIONS: dict[str, Action] = {}
 _LONGEST_RUN = 400  # storage calls of a run of the stream, about
 _MOST_TRIES = 4
+_NO_LIMIT = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,8 @@ def _run_first(world: World, plan: dict[str, Any]) -> None:
     random = world.random
     waiting = sum(len(mine) for mine in world.sent) - sum(world.model.now.offsets.values())
     limit, retried = max(random.choice((3, 10, 1000)), waiting // 4), random.choice((0.0, 0.0, 0.3))
+    if world.settings.operation == WriteOperationType.INSERT_OVERWRITE_TABLE:  # a run is one batch
+        limit = _NO_LIMIT
     ended = world.run(limit, retried, plan)
     if "the table was deleted or created again" in ended and not world.model.log:  # its only commit was rolled back
         shutil.rmtree(world.checkpoint)

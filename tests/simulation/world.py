@@ -25,16 +25,20 @@ from tagstream.table.errors import TagstreamError
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tagstream.table.storage.posix import PosixStorage
 from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.operation import APPENDS, WriteOperationType
 from tests.simulation.changes import Database, Message
-from tests.simulation.engine import TOPIC, Engine, Topic, installed
+from tests.simulation.engine import Engine, installed
 from tests.simulation.events import EventMaker
+from tests.simulation.files import Folder
 from tests.simulation.follow import Follower
 from tests.simulation.model import Event, Ident, Model
 from tests.simulation.processes import Killed, Process, Processes
 from tests.simulation.session import Session
 from tests.simulation.settings import Settings
+from tests.simulation.topic import TOPIC, Topic
 
 START_MS = 1_767_225_600_000
+_LINE_BYTES = 60  # of an event in a file, about
 
 
 class Reports:
@@ -92,9 +96,11 @@ class World:
         self.model = Model(told.partial, told.stays, bool(told.changes))
         self.columns = self.settings.columns
         self.index_is_whole = self.woken = False
+        self.operation = ""  # of the stream's next runs, in place of the one of its settings
         self.faults: list[str] = []
         self.past_is_lost = ("hoodie.clean.policy", "KEEP_LATEST_FILE_VERSIONS") in self.settings.services
-        self._starts: dict[tuple[str, int], dict[int, int]] = {}
+        self._reads: dict[tuple[str, int], tuple[dict[int, int], dict[int, int]]] = {}
+        self.source_folder = Folder(told, self.folder / "in", self.clock_ms) if told.source else None
         self.copies: set[str] = set()
         self.overwritten: dict[str, list[Event]] = {}
         self.of_others: dict[str, list[Event]] = {}
@@ -121,7 +127,9 @@ class World:
     @property
     def has_state_index(self) -> bool:
         """Whether the stream has an index as its state, with a batch in it."""
-        return self.settings.index == "FLINK_STATE" and bool(self.model.log) and self.checkpoint.exists()
+        told = self.settings
+        is_kept = told.index == "FLINK_STATE" and told.operation not in APPENDS
+        return is_kept and bool(self.model.log) and self.checkpoint.exists()
 
     def table(self) -> HoodieTable:
         """The table as it is now, looked at from outside."""
@@ -148,7 +156,17 @@ class World:
         if self.database is not None:
             self.put(self.database.make(self.random, self.columns, count))
             return
-        for event in self.events.make(self.random, self.columns, count):
+        events = self.events.make(self.random, self.columns, count)
+        if self.source_folder is not None:
+            by_partition: dict[int, list[Event]] = {}
+            for event in events:
+                key = event.ident if isinstance(event.ident, str) else "/".join(event.ident)
+                by_partition.setdefault(sum(key.encode()) % len(self.topic.partitions), []).append(event)
+            for to, mine in sorted(by_partition.items()):
+                self.sent[to] += mine
+                self.source_folder.write(self.random, to, mine, self.columns)
+            return
+        for event in events:
             key = event.ident if isinstance(event.ident, str) else "/".join(event.ident)
             stream, to = self._stream_for(event), sum(key.encode()) % len(self.topic.partitions)
             self.sent[stream * len(self.topic.partitions) + to].append(event)
@@ -176,10 +194,14 @@ class World:
 
     def run(self, limit: int, retried: float, plan: dict[str, Any], which: int = 0) -> str:
         """Start a stream; it takes all that its topic has, unless it dies. "done", "killed", or why it was refused."""
-        engine = Engine(self.topics[which], self.random, limit, retried, starts=self._starts, lock=self._lock)
+        engine = Engine(self.topics[which], self.random, limit, retried, reads=self._reads, lock=self._lock)
         session = Session(str(self.folder / "spark"))
-        argv = self.settings.arguments(self.folder, self._schema, which)
-        with self.processes.process(**plan) as process, installed(engine, self.processes, self.clock_ms):
+        argv = self.settings.arguments(self.folder, self._schema, which, self.operation)
+        folder = self.source_folder
+        if folder is not None:
+            argv += ["--source-limit", str(limit * _LINE_BYTES)]
+        query_of = None if folder is None else folder.query
+        with self.processes.process(**plan) as process, installed(engine, self.processes, self.clock_ms, query_of):
             try:
                 options = load_options(argv)
                 table = open_table(options, self.clock_ms())
@@ -285,10 +307,15 @@ class World:
         first = len(self.topic.partitions) * (
             int(record.stream_id.rpartition("-")[2]) if "-" in record.stream_id else 0
         )
-        end = {first + int(p): int(at) for p, at in record.end_offsets[TOPIC].items()}
-        start = {first + p: at for p, at in self._starts[record.query_id, record.batch_id].items()}
+        begin, reached = self._reads[record.query_id, record.batch_id]
+        if self.source_folder is None:
+            reached = {int(p): int(at) for p, at in record.end_offsets[TOPIC].items()}
+        end = {first + p: at for p, at in reached.items()}
+        start = {first + p: at for p, at in begin.items()}
         taken = [e for p in sorted(end) for e in self.sent[p][start.get(p, 0) : end[p]] if e is not None]
-        problem = self.model.batch(time, taken, start, end)
+        if metadata.operation == WriteOperationType.DELETE:
+            self.source.forget_keys(event.ident for event in taken)
+        problem = self.model.batch(time, taken, start, end, metadata.operation)
         if problem is not None:
             self.problems.append(problem)
 

@@ -69,7 +69,7 @@ class Event:
         return self.ordering is None
 
     @staticmethod
-    def of_message(key: str, value: str | None) -> Event:
+    def of_message(key: str, value: str | bytes | None) -> Event:
         """The event a message carries."""
         if value is None:
             return Event(key, None, None, deleted=True)

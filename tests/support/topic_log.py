@@ -8,17 +8,17 @@ from kafka import KafkaAdminClient, KafkaConsumer, TopicPartition
 
 from tests.support.kafka_broker import KafkaBroker
 
-TextMessage = tuple[str, str | None]  # key, value; no value is a tombstone
+RawMessage = tuple[str, bytes | None]  # key, value; no value is a tombstone
 
 
-def read_topic(broker: KafkaBroker, topic: str, begin: Sequence[int]) -> list[list[TextMessage]]:
+def read_topic(broker: KafkaBroker, topic: str, begin: Sequence[int]) -> list[list[RawMessage]]:
     """Per partition, the messages from offset ``begin[partition]`` on; AssertionError when offsets are missing."""
     consumer = KafkaConsumer(**broker.python_client(), enable_auto_commit=False)
     try:
         parts = [TopicPartition(topic, p) for p in range(len(begin))]
         consumer.assign(parts)
         ends = consumer.end_offsets(parts)
-        out: list[list[TextMessage]] = [[] for _ in parts]
+        out: list[list[RawMessage]] = [[] for _ in parts]
         for part, first in zip(parts, begin, strict=True):
             consumer.seek(part, first)
         while any(consumer.position(part) < ends[part] for part in parts):
@@ -26,8 +26,7 @@ def read_topic(broker: KafkaBroker, topic: str, begin: Sequence[int]) -> list[li
                 for record in records:
                     at = begin[part.partition] + len(out[part.partition])
                     assert record.offset == at, f"{part}: offset {record.offset} comes where {at} is expected"
-                    value = None if record.value is None else record.value.decode()
-                    out[part.partition].append((record.key.decode(), value))
+                    out[part.partition].append((record.key.decode(), record.value))
         return out
     finally:
         consumer.close()
