@@ -101,7 +101,7 @@ def _merged(parts: dict[str, float], report: BatchReport) -> dict[str, float]:
 
 
 def command_line(order: dict[str, Any]) -> list[str]:
-    """The job's own flags. The table exists, so key, partition and ordering field come from it."""
+    """The job's own flags. Where the table exists, key, partition and ordering field come from it."""
     work = order["work"]
     properties = {
         "hoodie.streamer.source.dfs.root": order["batches"],
@@ -109,7 +109,8 @@ def command_line(order: dict[str, Any]) -> list[str]:
         "index.local.dir": f"{work}/local",
         **order["options"],
     }
-    out = ["--source-class", "JsonDFSSource", "--source-limit", "1", "--target-base-path", order["table"]]
+    flags = order.get("flags", ["--source-class", "JsonDFSSource", "--source-limit", "1"])
+    out = [*flags, "--target-base-path", order["table"]]
     out += [
         "--target-table",
         order["name"],
