@@ -16,7 +16,7 @@ from tagstream.state.ordering import encode_known
 from tagstream.streaming.batch.append import tag_appended
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.located import WriteTasks, packed_columns
-from tagstream.streaming.batch.pull_tag import NOTHING_FOUND, PullSpec, tag_pulled
+from tagstream.streaming.batch.pull_tag import PullSpec, found_schema, tag_pulled
 from tagstream.streaming.batch.tag import sorted_out
 from tagstream.streaming.job.pull_index import _Resolver, table_as_of
 from tagstream.streaming.source.decode.key_decoder import record_keys
@@ -39,16 +39,18 @@ def located_by_index(
     write_tasks = WriteTasks(job.env.meta.shuffle_partitions, profile.write_tasks)
     if isinstance(index, HoodieBucketIndex):
         spec = replace(spec, locate=index.places(look, instant).locate)
-    elif not index.knows_ordering and spec.ordering != "none":
+    elif not (job.overwrites or job.options.appends or index.knows_ordering or spec.ordering == "none"):
         spec = replace(spec, resolve=_Resolver(look))
     out: list[tuple[int, bytes | None, str | None]] = []
     for label, values in sorted(keyed.items()):
         records = unpack(values)
-        if job.options.appends:
-            located, counts = tag_appended(label, records, profile, spec.ordering)
+        if job.options.appends and not job.options.operation.combine:
+            keeps = job.options.operation.keeps_duplicates
+            located, counts = tag_appended(label, records, profile, spec.ordering, keeps_duplicates=keeps)
             out += zip(*packed_columns(label, located, None, counts, write_tasks), strict=True)
             continue
-        found = None if isinstance(index, HoodieBucketIndex) or job.overwrites else _found(job, look, records)
+        looks_up = not (isinstance(index, HoodieBucketIndex) or job.overwrites or job.options.appends)
+        found = _found(job, look, records) if looks_up else None
         located, counts = tag_pulled(label, records, found, spec)
         out += zip(*packed_columns(label, located, None, counts, write_tasks), strict=True)
     return out
@@ -59,7 +61,7 @@ def _found(job: JobContext, look: TableAsOf, records: pa.Table) -> pa.Table:
     index = job.env.index
     assert index is not None
     kind = pa.binary() if has_bytes(job.decode.ordering_kind) else pa.int64()
-    schema = pa.schema([*list(NOTHING_FOUND.schema)[:4], ("ord", kind)])
+    schema = found_schema(job.decode.ordering_kind)
     good, _, _ = sorted_out(records)
     keys, parts = record_keys(good.column("skey").combine_chunks()), good.column("part").combine_chunks()
     if look.as_of is None or not len(keys):

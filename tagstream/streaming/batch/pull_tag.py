@@ -37,15 +37,10 @@ Locate = Callable[[pa.Array, pa.Array], tuple[pa.Array, npt.NDArray[np.bool_]]]
 Resolve = Callable[[str, str, pa.Array], tuple[pa.Array, pa.Array]]
 
 
-NOTHING_FOUND = pa.schema(
-    [
-        ("record_key", pa.string()),
-        ("partition_path", pa.string()),
-        ("file_id", pa.string()),
-        ("instant", pa.string()),
-        ("ord", pa.int64()),
-    ]
-).empty_table()
+def found_schema(ordering: OrderingKind) -> pa.Schema:
+    """Columns of the locations that an index finds. ``ordering``: of the records, the kind of the encoded ordering values."""
+    names = ("record_key", "partition_path", "file_id", "instant")
+    return pa.schema([*((name, pa.string()) for name in names), ("ord", pa.binary() if has_bytes(ordering) else pa.int64())])
 
 
 @dataclass(frozen=True)
@@ -82,7 +77,8 @@ class _Places:
 def tag_pulled(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpec) -> tuple[pa.Table, dict[str, int]]:
     """Tag the keyed records of one key group. Returns its located records and its counts.
 
-    ``rows``: keyed records of any kind. ``found``: the locations that the index found, columns of ``NOTHING_FOUND``.
+    ``rows``: keyed records of any kind. ``found``: the locations that the index found, columns of :func:`found_schema`; None where
+    none are looked up.
     """
     good, bad, skipped = sorted_out(rows)
     good, lacking = without_lacking(good)
@@ -97,7 +93,7 @@ def tag_pulled(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpe
     if spec.locate is not None:
         out, counts = _tag_computed(names, batch, keys, good, spec)
     else:
-        found = NOTHING_FOUND if found is None else found
+        found = found_schema(spec.ordering).empty_table() if found is None else found
         out, counts = _tag_found(label, names, batch, keys, found, good, spec)
     return pa.concat_tables([out, bad_records(label, bad, schema)]), counts | {"skipped": skipped}
 

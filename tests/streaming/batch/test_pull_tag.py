@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from tagstream.state.layout import OrderingKind, has_bytes
 from tagstream.state.tag_batch import (
     FLAG_DELETE,
     FLAG_NO_ORDERING,
@@ -102,6 +103,20 @@ def test_insert_update_move_delete_and_late() -> None:
     assert {k: counts[k] for k in ("records", "inserts", "updates", "moves", "deletes", "late", "unknown_deletes")} == {
         "records": 7, "inserts": 1, "updates": 1, "moves": 1, "deletes": 2, "late": 1, "unknown_deletes": 1,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("ordering", get_args(OrderingKind))
+def test_where_nothing_is_looked_up_the_newest_record_of_each_key_is_an_insert(ordering: OrderingKind) -> None:
+    """As in an overwrite, with every kind of ordering values; a delete finds no row."""
+    rows = keyed([event("k", "p1", 1), event("k", "p2", 2), event("m", "p1", 1), event("gone", None, 1, FLAG_DELETE)])
+    if has_bytes(ordering):
+        values = [b"%d" % value for value in rows.column("ord").to_pylist()]
+        rows = rows.set_column(rows.schema.get_field_index("ord"), "ord", pa.array(values, pa.binary()))
+    located, counts = tag_pulled(0, rows, None, PullSpec(PROFILE, ordering, True, True))
+    assert [(r["op"], r["skey"], r["dest_part"]) for r in located.to_pylist()] == [
+        (OP_INSERT, GLOBAL_KEY + b"k", "p2"), (OP_INSERT, GLOBAL_KEY + b"m", "p1")
+    ]  # fmt: skip
+    assert (counts["inserts"], counts["unknown_deletes"]) == (2, 1)
 
 
 def test_a_record_that_lacks_values_is_a_bad_one() -> None:
