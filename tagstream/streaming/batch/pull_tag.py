@@ -38,9 +38,11 @@ Resolve = Callable[[str, str, pa.Array], tuple[pa.Array, pa.Array]]
 
 
 def found_schema(ordering: OrderingKind) -> pa.Schema:
-    """Columns of the locations that an index finds. ``ordering``: of the records, the kind of the encoded ordering values."""
+    """Columns of the locations that an index finds. ``ordering``: the kind of the records' encoded ordering values."""
     names = ("record_key", "partition_path", "file_id", "instant")
-    return pa.schema([*((name, pa.string()) for name in names), ("ord", pa.binary() if has_bytes(ordering) else pa.int64())])
+    return pa.schema(
+        [*((name, pa.string()) for name in names), ("ord", pa.binary() if has_bytes(ordering) else pa.int64())]
+    )
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,8 @@ class _Places:
 def tag_pulled(label: int, rows: pa.Table, found: pa.Table | None, spec: PullSpec) -> tuple[pa.Table, dict[str, int]]:
     """Tag the keyed records of one key group. Returns its located records and its counts.
 
-    ``rows``: keyed records of any kind. ``found``: the locations that the index found, columns of :func:`found_schema`; None where
-    none are looked up.
+    ``rows``: keyed records of any kind. ``found``: the locations that the index found, columns of
+    :func:`found_schema`; None where none are looked up.
     """
     good, bad, skipped = sorted_out(rows)
     good, lacking = without_lacking(good)

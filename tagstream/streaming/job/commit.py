@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -28,11 +28,11 @@ from tagstream.streaming.batch.located import ADDED_KEYS, DELETED_KEYS
 from tagstream.streaming.batch.spark_checkpoint import SparkBatch, streamer_checkpoint
 from tagstream.streaming.batch.write import INDEX_STATUS, QUARANTINE_STATUS, TAG_STATUS, WRITE_STATUS
 from tagstream.streaming.errors import PartitionDepthError
-from tagstream.streaming.job.pull_index import replaced_groups
 from tagstream.table.keys.keys import depth_of
 from tagstream.table.steps import Step
 from tagstream.table.storage.storage import at_once
 from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
+from tagstream.table.timeline.timeline import FileGroupId
 from tagstream.table.write import commit as protocol
 from tagstream.table.write.markers import forget_staged, stage
 
@@ -43,8 +43,8 @@ class Outcome:
 
     ``statuses``: write statuses. ``deltas``: the delta name of each key group that changed. ``counts``: records by
     kind. ``groups``: the sizes of the changed key groups' stores. ``written``: packed rows for an index that the driver
-    updates. ``deleted``: deleted keys for other streams (``bootstrap.deleted_keys``). ``added``: added keys, also for
-    them (``batch.added_keys``).
+    updates. ``replaced``: file ids, by partition, of the file groups that an overwrite replaces. ``deleted``: deleted
+    keys for other streams (``bootstrap.deleted_keys``). ``added``: added keys, also for them (``batch.added_keys``).
     """
 
     statuses: list[WriteStatus] = field(default_factory=list)
@@ -52,6 +52,7 @@ class Outcome:
     counts: Counter[str] = field(default_factory=Counter)
     groups: dict[int, dict[str, int]] = field(default_factory=dict)
     written: list[str] = field(default_factory=list)
+    replaced: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     deleted: list[str] = field(default_factory=list)
     added: list[str] = field(default_factory=list)
 
@@ -70,6 +71,12 @@ class Outcome:
                 outcome.written.append(payload)
         outcome.statuses.sort(key=lambda s: s.stat.path)
         return outcome
+
+    @property
+    def file_groups(self) -> frozenset[FileGroupId]:
+        """All file groups that the batch writes to or replaces: what another writer does to one is a conflict."""
+        replaced = ((partition, file_id) for partition, ids in self.replaced.items() for file_id in ids)
+        return frozenset([*((s.stat.partition_path, s.stat.file_id) for s in self.statuses), *replaced])
 
     def _add_group(self, tagged: dict[str, Any], *, replay: bool) -> None:
         label, stats = int(tagged["group"]), tagged["stats"]
@@ -235,7 +242,7 @@ def publish(
             extra_metadata(record, checkpoint),
             job.decode.stored_json,
             job.options.table.operation,
-            replaced_groups(job, outcome.statuses),
+            outcome.replaced,
         )
         stage(job.table, instant, job.action, metadata)
         return metadata

@@ -58,7 +58,7 @@ from tagstream.streaming.job.commit import (
     publishes_under_lock,
     settle_depth,
 )
-from tagstream.streaming.job.pull_index import located_rows
+from tagstream.streaming.job.pull_index import located_rows, replaced_groups
 from tagstream.streaming.job.timeline_guard import TimelineGuard
 from tagstream.streaming.job.write_stage import write_stage
 from tagstream.streaming.services.spark_tasks import on_executors
@@ -67,7 +67,7 @@ from tagstream.streaming.source.dataframe import Frame
 from tagstream.table.errors import TagstreamError
 from tagstream.table.services.failed_writes import sweep_copies
 from tagstream.table.steps import Step
-from tagstream.table.timeline.commit_metadata import CommitMetadata, WriteStatus
+from tagstream.table.timeline.commit_metadata import CommitMetadata
 from tagstream.table.timeline.instant import Instant
 from tagstream.table.timeline.operation import WriteOperationType
 from tagstream.table.write import commit as protocol
@@ -263,24 +263,25 @@ class BatchSink:
         job.hooks.check_topic()
         self._check_bad_records(outcome, spark_batch, instant)
         settle_depth(job, outcome.statuses, self._guard.roll_back)
+        outcome.replaced = replaced_groups(job, outcome.statuses)
         written = unpack_rows(outcome.written)
         if job.options.appends and job.metadata is not None:
             written = one_place_each(written, by_partition=job.metadata.by_partition)
         if job.env.index is not None and not job.env.index.update_in_tasks:
             job.env.index.update_location(without_moves(written), instant)
         if self._services is not None:
-            self._services.give_way(batch, outcome.statuses)
+            self._services.give_way(batch, outcome.file_groups)
         if job.env.index is not None:
             job.env.index.before_commit(job.table, {s.stat.partition_path for s in outcome.statuses})
         adds = keys_added(job, outcome)
-        self._guard.before_publish(outcome.statuses, adds)
+        self._guard.before_publish(outcome, adds)
         protocol.announce_files(job.table, instant, outcome.statuses, check=job.env.lease.check)
         # A run that died may have written a manifest of its last batch, which is the first batch of this run.
         metadata = publish(
             job, spark_batch, instant, outcome, adds, follows=self._guard.follows, after_others=self.committed == 0
         )
         with lock.hold(f"the commit of {instant}"):
-            completed = self._complete(instant, batch, outcome.statuses, metadata, written, adds)
+            completed = self._complete(instant, batch, outcome, metadata, written, adds)
         crash.reach(Step.COMPLETED, batch)
         job.env.lease.end_turn()
         self._guard.completed(completed)
@@ -298,7 +299,7 @@ class BatchSink:
         self,
         instant: str,
         batch: int,
-        statuses: list[WriteStatus],
+        outcome: Outcome,
         metadata: CommitMetadata,
         written: pa.Table,
         adds: AddedKeys,
@@ -306,11 +307,11 @@ class BatchSink:
         """Compare with newer commits, publish the files if that is not done, write the delta of the metadata table, and
         complete the instant.
         """
-        job, kept_at = self._job, None
+        job, kept_at, statuses = self._job, None, outcome.statuses
         late = publishes_under_lock(job)
         if late or job.metadata is not None:
             # Another active writer may also write to the metadata table, and only one may do so at a time.
-            self._guard.before_complete(instant, statuses, adds)
+            self._guard.before_complete(instant, outcome, adds)
         if late:
             give_names(job, instant, statuses, batch)
         if job.metadata is not None:
@@ -328,7 +329,7 @@ class BatchSink:
             instant,
             job.action,
             metadata,
-            guard=lambda: self._guard.before_complete(instant, statuses, adds),
+            guard=lambda: self._guard.before_complete(instant, outcome, adds),
             clock_ms=job.env.clock_ms,
             after=kept_at,
             is_staged=True,

@@ -6,7 +6,7 @@ same lock (``table.locks``), nothing is waited for: the check and the commit are
 other writer, which then finds this commit. Then:
 
 - a commit that wrote to a file group of the batch, or to keys that the batch may have, or changed the schema: the batch is
-  processed again
+  processed again. File groups that an overwrite replaces are also those of the batch
 - any other commit: the batch is committed, and the index catches up with the commit before the next batch
 - a new compaction plan over a file group of the batch: the batch is processed again, into the slice that begins with the
   plan. From table version 8 on a log file belongs to that slice anyway, by its completion time; then only a base file makes
@@ -31,6 +31,7 @@ from tagstream.streaming.batch.commit_record import CommitRecord, digest, parse
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.metadata_keeper import check_kept
 from tagstream.streaming.batch.spark_checkpoint import SparkBatch
+from tagstream.streaming.job.commit import Outcome
 from tagstream.streaming.job.follow import follow, has_other_keys, wait_for_turn
 from tagstream.streaming.recovery.foreign_commits import ForeignWork, find_swallowed, work_of
 from tagstream.streaming.recovery.live_writers import is_at_work, is_waited_for, wait_for
@@ -157,23 +158,25 @@ class TimelineGuard:
         """Roll back a pending write of this project or of a dead writer."""
         roll_back(self._job, instant)
 
-    def before_publish(self, statuses: Iterable[WriteStatus], adds: AddedKeys) -> None:
+    def before_publish(self, outcome: Outcome, adds: AddedKeys) -> None:
         """An early check where other writers commit all the time: most conflicts are found before any file is visible.
 
         Services of other writers may list a log file of a batch that has not been committed, and fail when it is rolled
         back. Arguments and errors: see :meth:`before_complete`.
         """
         if self._follows:
-            groups, in_plans, timeline = _groups(statuses), self._in_plans(statuses), self._job.table.timeline()
+            groups, in_plans = outcome.file_groups, self._in_plans(outcome.statuses)
+            timeline = self._job.table.timeline()
             self._refuse_plans(timeline, groups, in_plans)
             self._refuse_overlap(timeline, groups, in_plans, adds)
 
     def _in_plans(self, statuses: Iterable[WriteStatus]) -> frozenset[FileGroupId]:
         """The file groups for which a new compaction plan is a conflict."""
         by_commit = self._job.table.config.names_logs_by_commit
-        return _groups(s for s in statuses if s.kind is not FileKind.APPEND or not by_commit)
+        written = (s for s in statuses if s.kind is not FileKind.APPEND or not by_commit)
+        return frozenset((s.stat.partition_path, s.stat.file_id) for s in written)
 
-    def before_complete(self, instant: str, statuses: Iterable[WriteStatus], adds: AddedKeys) -> Timeline:
+    def before_complete(self, instant: str, outcome: Outcome, adds: AddedKeys) -> Timeline:
         """The last check before the commit becomes visible: this job has the lease, the table is unchanged, and no
         conflict came up.
 
@@ -182,7 +185,7 @@ class TimelineGuard:
         processed again.
         """
         job = self._job
-        groups, in_plans = _groups(statuses), self._in_plans(statuses)
+        groups, in_plans = outcome.file_groups, self._in_plans(outcome.statuses)
         while True:
             # A metadata table may have appeared, an upgrade may have happened.
             looks = at_once(job.table.storage, job.env.lease.check, job.table.reload, job.table.timeline)
@@ -343,10 +346,6 @@ class TimelineGuard:
         job = self._job
         name = Instant(instant, job.action, State.INFLIGHT).file_name()
         return job.table.storage.exists(f"{job.table.config.timeline_folder}/{name}")
-
-
-def _groups(statuses: Iterable[WriteStatus]) -> frozenset[FileGroupId]:
-    return frozenset((s.stat.partition_path, s.stat.file_id) for s in statuses)
 
 
 def _adds_to(own: str, other: str) -> bool:

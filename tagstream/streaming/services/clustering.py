@@ -2,9 +2,9 @@
 
 Nobody may write to the file groups of a plan until it is executed. Inline, it is planned and executed between two batches.
 Async, its tasks run as a separate Spark job while batches continue, and it is completed between two batches. A batch with
-rows for its file groups has precedence: the plan is removed from the timeline before the batch's files get their final
-names. At this time no file of the plan has its final name. It is also removed if another writer has written to its file
-groups, or (with PreferWriterConflictResolutionStrategy) is about to.
+rows for its file groups, or one that replaces them, has precedence: the plan is removed from the timeline before the
+batch's files get their final names. At this time no file of the plan has its final name. It is also removed if another
+writer has written to its file groups or replaced them, or (with PreferWriterConflictResolutionStrategy) is about to.
 
 A clustering moves keys to other file groups. The state index catches up as with another writer's commit: it reads only the
 new files, and the query continues.
@@ -13,7 +13,7 @@ new files, and the query continues.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
@@ -132,7 +132,9 @@ class Clustering(PlannedService):
                         job.table, running.instant, statuses, job.env.clock_ms, job.env.check, now.reach
                     )
                 except PlanOverlapError:
-                    self._withdraw(running, "another writer has written to its file groups", now.reach)
+                    self._withdraw(
+                        running, "another writer has written to its file groups, or replaced them", now.reach
+                    )
                     return []
         self._running, self._conflicts = None, 0
         known = self._follow(result, now.batch_id + 1)
@@ -142,8 +144,9 @@ class Clustering(PlannedService):
         self._completed(result, (job.env.clock_ms() - running.began_ms) / 1000)
         return [result.instant]
 
-    def give_way(self, statuses: Iterable[WriteStatus], reach: Reach) -> None:
-        """Before a batch gives these files their final names, remove a plan with one of their file groups.
+    def give_way(self, groups: Collection[FileGroupId], reach: Reach) -> None:
+        """Before a batch that writes to these file groups, or replaces them, gives its files their final names: remove a
+        plan with one of them.
 
         The next clustering is due after the usual number of commits, which doubles with each removal in a row.
         """
@@ -151,9 +154,9 @@ class Clustering(PlannedService):
         if running is None:
             return
         job.env.lease.check()
-        if running.groups.isdisjoint((s.stat.partition_path, s.stat.file_id) for s in statuses):
+        if running.groups.isdisjoint(groups):
             return
-        self._withdraw(running, "a batch has rows for its file groups", reach)
+        self._withdraw(running, "a batch has rows for its file groups, or replaces them", reach)
 
     def _withdraw(self, running: _Running, why: str, reach: Reach) -> None:
         job, self._running = self._job, None

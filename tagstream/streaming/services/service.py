@@ -8,13 +8,12 @@ service holds the table's lock while it plans and while it completes, and not wh
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import ClassVar
 
-from tagstream.table.timeline.commit_metadata import WriteStatus
-from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.timeline.timeline import FileGroupId, Timeline
 
 Reach = Callable[[str], None]
 
@@ -55,8 +54,10 @@ class TableService(ABC):
         """Complete the work that has run during batches; ``wait``: for its end. Returns and raises as :meth:`turn`."""
         return []
 
-    def give_way(self, statuses: Iterable[WriteStatus], reach: Reach) -> None:  # noqa: B027 - most run with any batch
-        """Before a batch gives these files their final names, undo running work on one of their file groups."""
+    def give_way(self, groups: Collection[FileGroupId], reach: Reach) -> None:  # noqa: B027 - most run with any batch
+        """Before a batch that writes to these file groups, or replaces them, gives its files their final names: undo running
+        work on one of them.
+        """
 
     def close(self) -> None:  # noqa: B027 - for those that run during batches
         """Stop the work during batches. Its plan is kept on the timeline, and a later start executes it."""

@@ -8,7 +8,7 @@ lease ends the run.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 
@@ -27,8 +27,7 @@ from tagstream.streaming.services.expiry import Expiry
 from tagstream.streaming.services.service import Reach, TableService, Turn
 from tagstream.table.errors import LeaseLostError, TagstreamError
 from tagstream.table.steps import steps_of
-from tagstream.table.timeline.commit_metadata import WriteStatus
-from tagstream.table.timeline.timeline import Timeline
+from tagstream.table.timeline.timeline import FileGroupId, Timeline
 
 LOG = logging.getLogger("tagstream")
 _FORGET_EVERY = 100
@@ -64,11 +63,13 @@ class TableServices:
             now = Turn(batch_id, self._reach(service, batch_id), self._look, on_commit, self._hold)
             self._attempt(service, partial(service.turn, now))
 
-    def give_way(self, batch_id: int, statuses: Iterable[WriteStatus]) -> None:
-        """Before a batch gives these files their final names, undo running work on one of their file groups."""
+    def give_way(self, batch_id: int, groups: Collection[FileGroupId]) -> None:
+        """Before a batch that writes to these file groups, or replaces them, gives its files their final names: undo running
+        work on one of them.
+        """
         for service in self._services:
             if service.running:
-                service.give_way(statuses, self._reach(service, batch_id))
+                service.give_way(groups, self._reach(service, batch_id))
 
     def finish(self, batch_id: int | None, on_commit: Callable[[str], None], *, wait: bool = False) -> None:
         """While no batch runs: complete the work that has run during batches; ``wait``: for its end.

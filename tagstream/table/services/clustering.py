@@ -239,7 +239,8 @@ def complete_clustering(
     """Give the files their final names and complete the plan.
 
     InstantConflictError when another process was first, or the plan was rolled back: then these files are removed.
-    PlanOverlapError when a file group of the plan has got files since it was made: then nothing is changed.
+    PlanOverlapError when a file group of the plan has got files since it was made, or was replaced: then nothing is
+    changed.
     """
     table = table.reload()
     plan = read_clustering(table, instant)
@@ -284,7 +285,7 @@ def _partitions_of(plan: ClusteringPlan) -> Groups:
 
 
 def _refuse_changed(table: HoodieTable, instant: str, plan: ClusteringPlan) -> None:
-    """PlanOverlapError when the newest slice of a file group has not exactly the plan's files."""
+    """PlanOverlapError when the newest slice of a file group has not exactly the plan's files, or the group was replaced."""
     timeline = table.timeline()
     found = timeline.find(instant)
     if found is None or found.is_completed:
@@ -295,6 +296,13 @@ def _refuse_changed(table: HoodieTable, instant: str, plan: ClusteringPlan) -> N
     view = table.view(timeline)
     view.look_up(planned)
     for partition, names in sorted(planned.items()):
+        gone = next((file_id for file_id in sorted(names) if (partition, file_id) in timeline.replaced), None)
+        if gone is not None:
+            raise PlanOverlapError(
+                f"clustering {instant} of {table.base_path} is not completed: its file group {gone} of partition "
+                f"{partition!r} was replaced by {timeline.replaced[partition, gone]} after it was planned, and the replaced "
+                f"rows would come back. Roll the plan back (`tagstream table cluster --take-back {instant}`) and plan again"
+            )
         for file_id, now in view.latest_slices(partition, list(names)).items():
             new = sorted({*names_of(now)} - names[file_id])
             if new:

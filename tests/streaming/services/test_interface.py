@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +16,7 @@ from tagstream.streaming.services.table_services import TableServices, make_serv
 from tagstream.table.errors import LeaseLostError
 from tagstream.table.locks.lock import TableLock
 from tagstream.table.locks.options import LockOptions
-from tagstream.table.timeline.commit_metadata import WriteStatus
+from tagstream.table.timeline.timeline import FileGroupId
 
 
 class Job:
@@ -77,7 +77,7 @@ class Async(PlannedService):
         done, self.instant = self.instant, None
         return [done]
 
-    def give_way(self, statuses: Iterable[WriteStatus], reach: Reach) -> None:
+    def give_way(self, groups: Collection[FileGroupId], reach: Reach) -> None:
         self.calls.append("give way")
         reach("stopped")
 

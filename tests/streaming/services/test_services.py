@@ -257,3 +257,34 @@ def test_clustering_beside_the_batches(
     assert validate_metadata(table) == []
     starts = [r for r in caplog.records if "The query starts again" in r.getMessage()]
     assert not starts
+
+
+def test_a_clustering_beside_the_batches_gives_way_to_an_overwrite(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its new file groups would bring the replaced rows back."""
+    told = {"hoodie.datasource.write.operation": "INSERT_OVERWRITE", "hoodie.index.type": "SIMPLE"}
+    told |= {"hoodie.parquet.small.file.limit": "0", "hoodie.clustering.async.max.commits": "1"}
+    case = StreamCase(tmp_path, spark, MOR, SMALL | CASES["9"] | BESIDE | told)
+    old = [ev.Event(f"old-{n}", f"p{n % 2}", n) for n in range(PER_FILE)]
+    new = [ev.Event(f"new-{n}", "p1", PER_FILE + n) for n in range(PER_FILE)]
+    steps: list[tuple[str, int]] = []
+    may_end, carried_out = threading.Event(), clusterer.run_in_spark
+
+    def when_told(*given: Any) -> Any:
+        assert may_end.wait(120)
+        return carried_out(*given)
+
+    def at(step: str, batch: int) -> None:
+        steps.append((step, batch))
+        if (step, batch) == ("files_written", 1):
+            may_end.set()
+
+    monkeypatch.setattr(clusterer, "run_in_spark", when_told)
+    ev.write_files([*old, *new], case.source, PER_FILE)
+    case.run(at=at)
+    assert ("clustering_inflight", 0) in steps
+    rows = ev.rows(ev.oracle([*(e for e in old if e.partition == "p0"), *new], global_index=False).values())
+    assert not compare(rows, read_table(case.table), key=("id", "part"))
+    assert [batch for step, batch in steps if step == "clustering_stopped"] == [1]
+    assert validate(HoodieTable.open(str(case.table))) == []

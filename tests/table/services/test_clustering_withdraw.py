@@ -17,6 +17,10 @@ from tagstream.table.services.clustering import (
     unschedule_clustering,
 )
 from tagstream.table.services.clustering_plan import schedule_clustering
+from tagstream.table.timeline.commit_metadata import CommitMetadata
+from tagstream.table.timeline.instant import REPLACE_COMMIT
+from tagstream.table.timeline.operation import WriteOperationType
+from tagstream.table.write import commit
 from tests.support.hudi_rs import read_table
 from tests.table.services.clusters import ALL, check, fill, made, pending, plan_and_cluster
 from tests.table.services.compaction_compacting import clock, rows
@@ -116,6 +120,32 @@ def test_what_was_published_is_not_forgotten(tmp_path: Path) -> None:
         unschedule_clustering(writer.table, instant)
     rollback_clustering(writer.table, instant, writer.instant())
     check(writer)
+
+
+@pytest.mark.table_versions(6, 9)
+def test_a_replacement_of_its_file_groups_stops_it(version: int, tmp_path: Path) -> None:
+    """The replaced rows would come back with the clustering's file groups."""
+    writer = fill(made(tmp_path, MERGE_ON_READ))
+    tick = clock(writer)
+    instant = schedule_clustering(writer.table, ALL, tick, force=True)
+    assert instant is not None
+    begin_clustering(writer.table, instant, tick)
+    statuses = [status for task in clustering_tasks(writer.table, instant, 1) for status in task.run()]
+    by = writer.instant()
+    replaced: dict[str, tuple[str, ...]] = {}
+    for partition, file_id in sorted(writer.table.timeline().pending_clusterings):
+        if partition == "p1":
+            replaced[partition] = (*replaced.get(partition, ()), file_id)
+    metadata = CommitMetadata(operation=WriteOperationType.INSERT_OVERWRITE, replaced=replaced)
+    commit.request(writer.table, by, REPLACE_COMMIT)
+    commit.inflight(writer.table, by, REPLACE_COMMIT, CommitMetadata(operation=WriteOperationType.INSERT_OVERWRITE))
+    commit.complete(writer.table, by, REPLACE_COMMIT, metadata)
+    before = rows(writer.table)
+    with pytest.raises(PlanOverlapError, match=f"replaced by {by}"):
+        complete_clustering(writer.table, instant, statuses, tick)
+    assert rows(writer.table) == before
+    unschedule_clustering(writer.table, instant)
+    assert pending(writer.table) == []
 
 
 @pytest.mark.extended("more kinds of tables", first=("v6-COPY_ON_WRITE", "v9-MERGE_ON_READ"))
