@@ -38,6 +38,7 @@ from tagstream.streaming.batch.small_files import PinnedSizes, SmallFiles
 from tagstream.streaming.batch.spark_checkpoint import SparkBatch, read_spark_batch
 from tagstream.streaming.batch.tag import profile_name
 from tagstream.streaming.batch.write import slices_of
+from tagstream.streaming.job.commit import Outcome
 from tagstream.streaming.job.timeline_guard import TimelineGuard
 from tagstream.streaming.lease_keeper import LeaseKeeper
 from tagstream.streaming.options.cli import load_options
@@ -194,7 +195,7 @@ def one_batch(steps: Steps, job: JobContext, made: sim.Simulated, touched: int) 
     steps.measure(
         "batch", "write commit metadata as JSON", lambda: metadata.to_bytes(job.table.config.version), len, **now
     )
-    look = lambda: guard.before_complete(instant, statuses, AddedKeys(any=True))  # noqa: E731
+    look = lambda: guard.before_complete(instant, Outcome(statuses), AddedKeys(any=True))  # noqa: E731
     complete = lambda: protocol.complete(job.table, instant, DELTA_COMMIT, metadata, guard=look)  # noqa: E731
     steps.measure("batch", "complete (JSON, guard, publish, staged files removed)", complete, **now)
     guard.committed(instant)

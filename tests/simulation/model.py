@@ -205,9 +205,12 @@ class Model:
 
 
 def kept(state: State, events: Sequence[Event], operation: str) -> State:
-    """The state without the rows that an overwrite with these events replaces; deletes replace none."""
+    """The state without the rows that an overwrite with these events replaces.
+
+    Deletes replace no partition; but an overwrite of the table replaces it by whatever the batch has, as by Hudi.
+    """
     if operation == WriteOperationType.INSERT_OVERWRITE_TABLE:
-        return {} if any(not event.deleted for event in events) else state
+        return {}
     if operation != WriteOperationType.INSERT_OVERWRITE:
         return state
     paths = {event.path for event in events if not event.deleted}
