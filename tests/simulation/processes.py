@@ -88,10 +88,11 @@ class Process:
 
 class Processes:
     """All processes of a world. The one that runs is the innermost of those that were begun and not ended. ``now_ms``: the
-    clock of the machine that files get their times from."""
+    clock of the machine that files get their times from. ``wait``: lets it go on; whoever writes a file again and again waits
+    for that."""
 
-    def __init__(self, now_ms: Callable[[], int] | None = None) -> None:
-        self._now_ms, self._writes = now_ms, 0
+    def __init__(self, now_ms: Callable[[], int] | None = None, wait: Callable[[], object] = lambda: None) -> None:
+        self._now_ms, self._wait, self._writes, self._written = now_ms, wait, 0, ""
         self._running: list[Process] = []
         self._living: set[int] = set()
         self._next = FIRST_PID
@@ -121,6 +122,9 @@ class Processes:
         no two calls give the same."""
         if self._now_ms is None:
             return
+        if path == self._written:
+            self._wait()
+        self._written = path
         self._writes += 1
         now = self._now_ms() * 1_000_000 + self._writes
         while len(path) > len(above):

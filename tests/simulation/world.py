@@ -84,8 +84,9 @@ class World:
 
     def __post_init__(self) -> None:
         told = self.settings
+        clock = [self.clock_ms] if told.source else []  # plans of files have times of their own
         self.topics = [Topic() for _ in range(told.streams)]
-        self.topic, self.processes = self.topics[0], Processes(lambda: self.now_ms)
+        self.topic, self.processes = self.topics[0], Processes(lambda: self.now_ms, *clock)
         self._lock: list[int] = []
         self._at_order: dict[Ident, tuple[tuple[int, int], int]] = {}
         self.follower = Follower(self.path, self.folder / "follower")

@@ -220,3 +220,22 @@ def test_a_batch_beside_a_planned_clustering_goes_on(tmp_path: Path, spark: Spar
     assert held.instant not in commits(case)
     held.complete()
     is_oracles(case, [*FIRST, *OURS, *other])
+
+
+def test_an_overwrite_waits_for_a_planned_clustering_of_what_it_replaces(tmp_path: Path, spark: SparkSession) -> None:
+    """Hudi does not look whether a file group of its plan was replaced: its new file groups would have the old rows."""
+    told = {"hoodie.datasource.write.operation": "INSERT_OVERWRITE", "hoodie.index.type": "SIMPLE"}
+    case = StreamCase(tmp_path, spark, conf=told)
+    held = started(case).hold_cluster("p0")
+    tries: list[int] = []
+
+    def complete(point: str, batch: int) -> None:
+        if point == "files_written":
+            tries.append(batch)
+            if len(tries) == 1:
+                threading.Timer(2.0, held.complete).start()
+
+    case.run(at=complete)
+    assert len(tries) == 2
+    assert held.instant in commits(case)
+    is_oracles(case, OURS)
