@@ -88,7 +88,7 @@ class Process:
 
 class Processes:
     """All processes of a world. The one that runs is the innermost of those that were begun and not ended. ``now_ms``: the
-    clock of the machine that files get their times from. ``wait``: lets it go on; whoever writes a file again and again waits
+    clock of the machine that files get their times from. ``wait``: lets it go on; a process that writes a file again waits
     for that."""
 
     def __init__(self, now_ms: Callable[[], int] | None = None, wait: Callable[[], object] = lambda: None) -> None:
