@@ -54,7 +54,7 @@ class Written:
 
 @dataclass
 class Folder:
-    """The files of a source."""
+    """The files of a source. Their writer's clock is never set back, so a new checkpoint reads them in the order of events."""
 
     settings: Settings
     path: Path
@@ -62,6 +62,7 @@ class Folder:
     files: dict[str, Written] = field(default_factory=dict)
     _newest: dict[int, Written] = field(default_factory=dict)
     _sent: dict[int, int] = field(default_factory=dict)
+    _written_ms: int = 0
 
     def __post_init__(self) -> None:
         self.path.mkdir(parents=True)
@@ -84,7 +85,8 @@ class Folder:
             pq.write_table(self._rows(events, columns), file.path, row_group_size=random.choice((1, 4, 1000)))
         file.count += len(events)
         self._sent[partition] = self._sent.get(partition, 0) + len(events)
-        os.utime(file.path, ns=(self.clock_ms() * 1_000_000,) * 2)
+        self._written_ms = max(self._written_ms + 1, self.clock_ms())
+        os.utime(file.path, ns=(self._written_ms * 1_000_000,) * 2)
 
     def _rows(self, events: Sequence[Event], columns: tuple[str, ...]) -> pa.Table:
         schema = avro_to_arrow(self.settings.schema(columns))
