@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -56,14 +57,15 @@ class ProtoJob(KafkaJob):
         return message_factory.GetMessageClass(pool.FindMessageTypeByName(NAME))
 
     def message_of(self, event: Event) -> tuple[bytes, bytes | None]:
+        key = json.dumps({"id": event.key}).encode()
         if event.is_tombstone:
-            return event.key.encode(), None
+            return key, None
         given = {name: value for name, value in event.row().items() if value is not None}
-        return event.key.encode(), self._message(**given).SerializeToString()
+        return key, self._message(**given).SerializeToString()
 
     def event_of(self, key: str, value: bytes | None) -> Event:
         if value is None:
-            return Event(key, None, None, deleted=True)
+            return Event(json.loads(key)["id"], None, None, deleted=True)
         found = self._message.FromString(value)
         part, name, amount = (getattr(found, field) if found.HasField(field) else None for field in OPTIONAL)
         return Event(found.id, part, found.ts, found._hoodie_is_deleted, name, amount)
