@@ -57,6 +57,15 @@ class Orders:
         producer.flush()
         producer.close()
 
+    def forget(self, count: int) -> None:
+        """Messages without a value for some of the live keys."""
+        producer = KafkaProducer(**self.broker.python_client())
+        for key in sorted(self.live)[:count]:
+            del self.live[key]
+            producer.send(self.topic, key=b'{"id":"%s"}' % key.encode(), value=None, partition=sum(key.encode()) % 2)
+        producer.flush()
+        producer.close()
+
     def send_damaged(self, data: bytes) -> None:
         producer = KafkaProducer(**self.broker.python_client())
         producer.send(self.topic, key=b'{"id":"bad"}', value=data, partition=0)
@@ -96,6 +105,7 @@ def test_the_table_has_the_messages(
     case = case_of(tmp_path, spark, orders, table_type)
     assert len(case.run("--source-limit", "50")) == 3
     orders.send(60)
+    orders.forget(5)  # no later message of these keys hides the deletes
     case.run()
     found = {row["id"]: row for row in read_table(case.table, meta_columns=False).to_pylist()}
     assert found == orders.live

@@ -71,7 +71,7 @@ class DebeziumEvents:
     ``keys`` decodes message keys to the key columns. ``body`` decodes values to the row's columns and additional ones
     (``debezium_envelope.beside``). ``ordered``: the table has an ordering field. ``needs_message_key``: the key is not
     in the row. ``gate``: separates events of other tables. ``json``: the form of values in JSON; None: they are Avro or
-    Protobuf. ``no_value``: what ``body`` gets in place of a null.
+    Protobuf. ``no_value``: what ``body`` gets in place of a null; None: the null.
     """
 
     may_lack = True
@@ -89,7 +89,7 @@ class DebeziumEvents:
         needs_message_key: bool = True,
         gate: TableFilter | None = None,
         json: Literal["envelopes", "rows"] | None = "envelopes",
-        no_value: bytes = b"{}",
+        no_value: bytes | None = b"{}",
     ) -> None:
         self._schema = pa.schema([f.with_nullable(True) for f in schema])
         self._required = [f.name for f in schema if not f.nullable]
@@ -124,7 +124,8 @@ class DebeziumEvents:
         batch = without_blank_lines(batch)
         value = flat(batch.column("value"))
         tombstone = nulls_of(value)
-        value = pc.fill_null(value, self._no_value) if tombstone.any() else value
+        if self._no_value is not None and tombstone.any():
+            value = pc.fill_null(value, self._no_value)
         sifted = None
         if self._names is None:
             body, reason = self._body.decode(value)

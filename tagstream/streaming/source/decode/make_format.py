@@ -169,7 +169,7 @@ def _protobuf(rules: FormatRules, table: TableFacts) -> RecordFormat:
         global_index=table.global_index,
         needs_message_key=False,
         json=None,
-        no_value=b"",
+        no_value=None,
     )
 
 

@@ -65,8 +65,9 @@ class ProtoBody:
         self._decoder = _decoder(self._message)
 
     def decode(self, values: pa.Array) -> tuple[pa.Table, pa.Array]:
-        """(rows, reasons), see ``connect_json.Body``."""
+        """(rows, reasons), see ``connect_json.Body``. A null has no columns: Protobuf's defaults are not sent values."""
         values = values.cast(pa.binary())
+        there = ~nulls_of(values)
         reason = pa.nulls(len(values), pa.string())
         if self._framed:
             values, reason = self._without_frame(values)
@@ -75,7 +76,7 @@ class ProtoBody:
         columns = []
         for field in self._free:
             array, why = self._column(found, field)
-            columns.append(array)
+            columns.append(only_where(there, array))
             reason = reason if why is None else pc.coalesce(reason, why)
         rows = pa.Table.from_arrays(columns, schema=self._free)
         if self._rules.check_texts:

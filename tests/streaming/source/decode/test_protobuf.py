@@ -16,12 +16,16 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
+from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION
+from tagstream.streaming.source.decode.make_format import FormatRules
 from tagstream.streaming.source.decode.proto_rules import ProtoRules, message_schema
 from tagstream.streaming.source.decode.proto_schema import proto_message
 from tagstream.streaming.source.decode.protobuf import ProtoBody
 from tagstream.streaming.source.decode.record_format import STRICT, DecodeRules, avro_facts
 from tagstream.table.errors import ConfigError
 from tagstream.table.schema.schema import avro_to_arrow
+from tests.streaming.source.decode.decoding import decoder
+from tests.support import cdc
 
 FOLDER = Path(__file__).parents[3] / "fixtures" / "protobuf"
 SHOP, LEGACY = (FOLDER / "shop.desc").read_bytes(), (FOLDER / "legacy.desc").read_bytes()
@@ -311,3 +315,15 @@ def test_nothing_to_decode() -> None:
     assert decoded(ORDER, []) == ([], [])
     (_, reasons) = decoded(ORDER, [b"\xff"])
     assert reasons[0].startswith("not a message acme.shop.Order: ")
+
+
+def test_a_message_without_a_value_has_no_columns() -> None:
+    """A delete takes neither ordering value nor key from Protobuf's defaults: it would be late, or of another row."""
+    decode = decoder(
+        message_schema(ORDER)[1], ["version"], ["region"], FormatRules("protobuf", proto=ORDER), ordering="hash"
+    )
+    keys = (b'{"version":7}', b"7", b'{"id":"7"}')
+    events = decode.keys(cdc.raw_batch([cdc.Message(0, n, key, None, {}) for n, key in enumerate(keys)])).to_pylist()
+    assert events[0]["flags"] == FLAG_DELETE | FLAG_NO_ORDERING | FLAG_NO_PARTITION
+    assert [e["reason"] for e in events] == [None, *["the key of this delete has no column version"] * 2]
+    assert {name for name, value in events[0]["row"].items() if value is not None} == {"version"}
