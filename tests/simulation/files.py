@@ -29,7 +29,7 @@ from tests.simulation.engine import Engine, Offsets, Query
 from tests.simulation.model import Event
 from tests.simulation.session import Session
 from tests.simulation.settings import Settings
-from tests.simulation.values import BY_NAME, ORDERING_VALUES
+from tests.simulation.values import as_values
 
 _GROWS = 0.5  # of the writes of JSON lines go to the newest file
 
@@ -90,15 +90,7 @@ class Folder:
 
     def _rows(self, events: Sequence[Event], columns: tuple[str, ...]) -> pa.Table:
         schema = avro_to_arrow(self.settings.schema(columns))
-        rows = []
-        for event in events:
-            row = dict(event.row)
-            for name, column in BY_NAME.items():
-                value = column.value(row.get(name))
-                row[name] = float("nan") if value == "NaN" and name != "txt" else value
-            if self.settings.ordering in ORDERING_VALUES:
-                row["ts"] = ORDERING_VALUES[self.settings.ordering](row["ts"])
-            rows.append({name: row.get(name) for name in schema.names})
+        rows = [as_values(event.row, self.settings.ordering) for event in events]
         return pa.Table.from_pylist(rows, schema)
 
     def query(self, engine: Engine, session: Session, job: JobContext, sink: BatchSink, *more: Any) -> PlanQuery:

@@ -13,7 +13,7 @@ from tests.simulation import checks
 from tests.simulation.model import Event
 from tests.simulation.settings import MERGE_ON_READ, Settings
 from tests.simulation.steps import ACTIONS, Action, action, run_stream
-from tests.simulation.values import BY_NAME, ORDERING_VALUES
+from tests.simulation.values import BY_NAME, as_values
 from tests.simulation.world import World
 from tests.support.foreign_writer import ForeignWriter
 
@@ -201,10 +201,4 @@ def _key(told: Settings, event: Event, there: list[dict[str, Any]]) -> str:
 
 
 def _row(told: Settings, event: Event, there: list[dict[str, Any]]) -> Row:
-    row = dict(event.row)
-    for name, column in BY_NAME.items():
-        value = column.value(row.get(name))
-        row[name] = float("nan") if value == "NaN" and name != "txt" else value
-    if told.ordering in ORDERING_VALUES:
-        row["ts"] = ORDERING_VALUES[told.ordering](row["ts"])
-    return Row(_key(told, event, there), event.path or "", event.deleted, row)
+    return Row(_key(told, event, there), event.path or "", event.deleted, as_values(event.row, told.ordering))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -123,6 +123,17 @@ ORDERINGS: dict[str, tuple[Any, Callable[[int], Any]]] = {
     "timestamp": (_MICROS, lambda n: n * 1_000_003),
     "decimal": ({**_DECIMAL, "precision": 12}, lambda n: f"{n}.25"),
 }
+
+
+def as_values(row: Mapping[str, Any], ordering: str) -> dict[str, Any]:
+    """The fields of an event as a program has them. ``ordering``: the type of the ordering field."""
+    found = dict(row)
+    for name, column in BY_NAME.items():
+        value = column.value(row.get(name))
+        found[name] = float("nan") if value == _NAN and name != "txt" else value
+    if ordering in ORDERING_VALUES:
+        found["ts"] = ORDERING_VALUES[ordering](row["ts"])
+    return found
 
 
 def sub_of(key: str) -> int:
