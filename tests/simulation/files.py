@@ -54,7 +54,7 @@ class Written:
 
 @dataclass
 class Folder:
-    """The files of a source. Their writer's clock is never set back, so a new checkpoint reads them in the order of events."""
+    """The files of a source. Their writer's clock is never set back: a new checkpoint reads them in the order of events."""
 
     settings: Settings
     path: Path
