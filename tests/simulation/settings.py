@@ -263,6 +263,8 @@ class Settings:
         if stream:
             told["hoodie.datasource.write.streaming.checkpoint.identifier"] = f"{TOPIC}{name}"
             told["index.key.groups"] = "2"  # whatever the first one was rescaled to
+        if operation:  # which keeps no values of a row
+            told.pop("hoodie.write.partial.update", None)
         if operation or self.operation:
             out += ["--op", operation or self.operation]
         for key, value in told.items():

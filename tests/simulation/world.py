@@ -305,9 +305,8 @@ class World:
             else:
                 self.model.other(time)
             return
-        first = len(self.topic.partitions) * (
-            int(record.stream_id.rpartition("-")[2]) if "-" in record.stream_id else 0
-        )
+        is_second = self.source_folder is None and "-" in record.stream_id  # that of files is their folder
+        first = len(self.topic.partitions) * (int(record.stream_id.rpartition("-")[2]) if is_second else 0)
         begin, reached = self._reads[record.query_id, record.batch_id]
         if self.source_folder is None:
             reached = {int(p): int(at) for p, at in record.end_offsets[TOPIC].items()}

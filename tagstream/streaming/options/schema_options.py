@@ -9,6 +9,7 @@ from tagstream.streaming.options.record_options import RecordOptions
 from tagstream.streaming.options.resolve import Problem, Resolved
 from tagstream.table.config import ConfigKey, Kind
 from tagstream.table.option_fields import derived, option, read
+from tagstream.table.timeline.operation import WriteOperationType
 
 _SCHEMA_FILE = "hoodie.streamer.schemaprovider.source.schema.file"
 _EVOLUTION, _PARTIAL = "tagstream.schema.evolution", "hoodie.write.partial.update"
@@ -104,8 +105,9 @@ def schema_options(r: Resolved, records: RecordOptions, *, state_index: bool) ->
             f"or remove {_INDEX} and begin a new checkpoint"
         )
         r.problems.append(Problem(text, r.entries.get(_PARTIAL)))
-    if partial and r.text(_OPERATION) != "UPSERT":
-        text = f"{r.said(_PARTIAL)}: overwritten rows keep no values; remove this key, or {_OPERATION}"
+    operation = r.text(_OPERATION)
+    if partial and operation != WriteOperationType.UPSERT:
+        text = f"{r.said(_PARTIAL)}: {operation} keeps no values of a row; remove this key, or {_OPERATION}"
         r.problems.append(Problem(text, r.entries.get(_PARTIAL)))
     return read(SchemaOptions, r, by_records=by_records, missing=_missing(r))
 

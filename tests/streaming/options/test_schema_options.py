@@ -39,7 +39,8 @@ def test_where_changes_come_from() -> None:
     assert load(*conf("hoodie.datasource.write.new.columns.nullable=true")).schema.new_nullable
 
 
-def test_partial_updates_overwrite_nothing() -> None:
+def test_partial_updates_are_upserts() -> None:
     assert load(*conf("hoodie.write.partial.update=true")).schema.partial_update
-    with pytest.raises(ConfigError, match="overwritten rows keep no values"):
-        load("--op", "INSERT_OVERWRITE", *conf("hoodie.write.partial.update=true", "hoodie.index.type=BLOOM"))
+    for operation in ("INSERT_OVERWRITE", "INSERT", "DELETE"):
+        with pytest.raises(ConfigError, match=f"{operation} keeps no values of a row"):
+            load("--op", operation, *conf("hoodie.write.partial.update=true", "hoodie.index.type=BLOOM"))
