@@ -182,7 +182,7 @@ class BatchFrame:
     def sparkSession(self) -> Session:
         return self.query.session
 
-    def persist(self) -> BatchFrame:
+    def persist(self, *_: object) -> BatchFrame:
         return self
 
     def unpersist(self) -> BatchFrame:

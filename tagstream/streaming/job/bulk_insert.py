@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame
 
 from tagstream.spark_release import apply_in_arrow, repartition_by_id, to_arrow
@@ -41,6 +42,13 @@ def keeps_records(job: JobContext) -> bool:
     """
     samples = job.bulk_inserts and job.options.operation.sort_mode is BulkInsertSortMode.GLOBAL_SORT
     return samples or (job.options.appends and job.options.source.kind == "frame")
+
+
+def kept_rows(job: JobContext, rows: DataFrame) -> DataFrame:
+    """``rows``, which Spark makes only once. Those of a bulk insert are kept on disk alone: a load may have many times more
+    than the heap has room for.
+    """
+    return rows.persist(StorageLevel.DISK_ONLY) if job.bulk_inserts else rows.persist()
 
 
 def bulk_stage(job: JobContext, rows: DataFrame, batch_id: int, instant: str) -> Outcome:

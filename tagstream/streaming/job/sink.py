@@ -48,7 +48,7 @@ from tagstream.streaming.batch.report import BatchReport, report_of
 from tagstream.streaming.batch.spark_checkpoint import SparkBatch, forget_old_plans, newest_batch, read_spark_batch
 from tagstream.streaming.batch.write import unpack_rows
 from tagstream.streaming.errors import BadRecordsError, StopRequested
-from tagstream.streaming.job.bulk_insert import bulk_stage, keeps_records
+from tagstream.streaming.job.bulk_insert import bulk_stage, keeps_records, kept_rows
 from tagstream.streaming.job.commit import (
     Outcome,
     begin,
@@ -369,7 +369,7 @@ class BatchSink:
         if index is None:
             return write_stage(job, rows, spark_batch.batch_id, instant, replay=replay)
         if index.knows_absence or self._keeps_state or keeps_records(job):
-            rows = rows.persist()
+            rows = kept_rows(job, rows)
         try:
             if job.bulk_inserts:
                 return bulk_stage(job, rows, spark_batch.batch_id, instant)
