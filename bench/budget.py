@@ -16,7 +16,7 @@ import statistics
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -170,36 +170,51 @@ def as_table(lines: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Measure; exit code 1 when the table is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
+def parser(text: str | None, batches: int) -> argparse.ArgumentParser:
+    """The command line of a program that runs this project's writer alone.
+
+    ``text``: what the program does. ``batches``: how many it runs if the user gives no number.
+    """
+    found = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
+    found.add_argument(
         "--out", type=Path, default=Path("out/bench"), help="cache, logs, results (default: %(default)s)"
     )
-    parser.add_argument("--keys", type=int, default=500_000)
-    parser.add_argument("--workloads", nargs="+", choices=NAMES, default=["mixed"])
-    parser.add_argument("--records", type=int, default=100_000, help="of a batch")
-    parser.add_argument("--batches", type=int, default=40)
-    parser.add_argument("--table-types", nargs="+", choices=TABLE_TYPES, default=["MERGE_ON_READ"])
-    parser.add_argument("--conf", nargs="*", default=[], metavar="KEY=VALUE", help="options of the job")
-    parser.add_argument("--case-timeout", type=float, default=1800.0, metavar="S")
-    args = parser.parse_args(argv)
-    out = args.out.absolute()
-    writer = Writer.parse("tagstream:STATE")
-    wrong = 0
+    found.add_argument("--keys", type=int, default=500_000)
+    found.add_argument("--workloads", nargs="+", choices=NAMES, default=["mixed"])
+    found.add_argument("--records", type=int, default=100_000, help="of a batch")
+    found.add_argument("--batches", type=int, default=batches)
+    found.add_argument("--table-types", nargs="+", choices=TABLE_TYPES, default=["MERGE_ON_READ"])
+    found.add_argument("--case-timeout", type=float, default=1800.0, metavar="S")
+    return found
+
+
+def cases(args: argparse.Namespace, program: str, conf: Mapping[str, str] | None = None) -> Iterator[Case]:
+    """The cases of a command line, each with its workload and its base table made. BenchError where one cannot be made.
+
+    ``program``: a name for the folders of the cases. ``conf``: options of the job.
+    """
+    out, writer = args.out.absolute(), Writer.parse("tagstream:STATE")
     for name in args.workloads:
         workload = Workload(name, args.keys, 1 if name == "one-row" else args.records, args.batches)
         folder = make_workload(workload, out / "cache")
         for table_type in args.table_types:
-            cache, limit = out / "cache" / "tables", args.case_timeout
-            base = base_of(writer, workload, folder, table_type, codec="zstd", cache=cache, timeout_s=limit)
-            place = out / "cases" / f"budget-{name}-{args.keys}-{table_type}".lower()
-            conf = dict(text.split("=", 1) for text in args.conf)
-            case = Case(1, workload, folder, table_type, writer, base, place, conf=conf)
-            lines = measure(case, limit)
-            append_lines(out / "results.jsonl", lines)
-            Console(width=120 if not sys.stdout.isatty() else None).print(as_table(lines))
-            wrong += not lines[0]["right"]
+            cache = out / "cache" / "tables"
+            base = base_of(writer, workload, folder, table_type, codec="zstd", cache=cache, timeout_s=args.case_timeout)
+            place = out / "cases" / f"{program}-{name}-{args.keys}-{table_type}".lower()
+            yield Case(1, workload, folder, table_type, writer, base, place, conf=dict(conf or {}))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure; exit code 1 when the table is wrong."""
+    found = parser(__doc__, batches=40)
+    found.add_argument("--conf", nargs="*", default=[], metavar="KEY=VALUE", help="options of the job")
+    args = found.parse_args(argv)
+    wrong = 0
+    for case in cases(args, "budget", dict(text.split("=", 1) for text in args.conf)):
+        lines = measure(case, args.case_timeout)
+        append_lines(args.out / "results.jsonl", lines)
+        Console(width=120 if not sys.stdout.isatty() else None).print(as_table(lines))
+        wrong += not lines[0]["right"]
     return 1 if wrong else 0
 
 

@@ -131,7 +131,7 @@ def load(writer: Writer, given: Input, place: Path, args: argparse.Namespace) ->
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     tasks = max(1, given.rows // _ROWS_PER_FILE)
-    peak = run(writer, load_order(writer, given, place, args.table_types, tasks), place / "load.log", args.timeout)
+    peak = run(writer, load_order(writer, given, place, args.table_type, tasks), place / "load.log", args.timeout)
     events = read_events(place / "events.jsonl")
     # Of ours a batch is from the trigger to the commit log. The peers measure their call.
     seconds = sum(e["seconds"] for e in events if e["event"] in ("batch", "loaded"))
@@ -143,7 +143,7 @@ def load(writer: Writer, given: Input, place: Path, args: argparse.Namespace) ->
     else:
         check(place, given.rows, given.ts_sum, args.timeout)
     return {
-        "kind": "bulk-load", "writer": str(writer), "table_type": args.table_types, "rows": given.rows,
+        "kind": "bulk-load", "writer": str(writer), "table_type": args.table_type, "rows": given.rows,
         "seconds": seconds, "rows_per_second": given.rows / seconds, "files": len(sizes), "bytes": sum(sizes),
         "least_file": sizes[0], "median_file": sizes[len(sizes) // 2], "greatest_file": sizes[-1],
         "peak_mib": {"jvm": round(peak.jvm), "python": round(peak.python)},
@@ -166,12 +166,12 @@ def check(place: Path, rows: int, ts_sum: int, timeout_s: float) -> None:
 
 def continue_stream(given: Input, place: Path, args: argparse.Namespace) -> dict[str, Any]:
     """Continue our table with the updates; the figures. BenchError when its rows are wrong then."""
-    peak = run(US, stream_order(given, place, args.table_types), place / "stream.log", args.timeout)
+    peak = run(US, stream_order(given, place, args.table_type), place / "stream.log", args.timeout)
     events = read_events(place / "stream.jsonl")
     seconds = [e["seconds"] for e in events if e["event"] == "batch"]
     check(place, given.rows, given.ts_sum_after, args.timeout)
     return {
-        "kind": "bulk-load-stream", "rows": given.rows, "table_type": args.table_types, "records": args.records,
+        "kind": "bulk-load-stream", "rows": given.rows, "table_type": args.table_type, "records": args.records,
         "index_seconds": next(e["bootstrap_seconds"] for e in events if e["event"] == "ready"),
         "first_batch_seconds": seconds[0], "median_seconds": statistics.median(seconds[1:] or seconds),
         "peak_mib": {"jvm": round(peak.jvm), "python": round(peak.python)},
@@ -198,7 +198,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--partitions", type=int, default=10)
     parser.add_argument("--records", type=int, default=100_000, help="of a batch of the stream")
     parser.add_argument("--batches", type=int, default=5, help="of the stream")
-    parser.add_argument("--table-types", choices=TABLE_TYPES, default="MERGE_ON_READ")
+    parser.add_argument("--table-type", choices=TABLE_TYPES, default="MERGE_ON_READ")
     parser.add_argument("--writers", nargs="+", type=Writer.parse, default=list(WRITERS), metavar="ENGINE:INDEX")
     parser.add_argument("--timeout", type=float, default=3600.0, metavar="S", help="of a process")
     parser.add_argument("--keep", action="store_true", help="keep the tables")

@@ -10,7 +10,6 @@ more for the same batches is the cost of running the steps in Spark. hudi-rs che
 
 from __future__ import annotations
 
-import argparse
 import cProfile
 import logging
 import statistics
@@ -25,10 +24,9 @@ import pyarrow as pa
 from rich.console import Console
 from rich.table import Table
 
-from bench.base_tables import base_of
+from bench.budget import cases, parser
 from bench.inputs.lines import append_lines
-from bench.inputs.workload import NAMES, Workload, make_workload
-from bench.writers.case import TABLE_TYPES, Case, Writer
+from bench.writers.case import Case
 from bench.writers.run import order_of, prepare
 from bench.writers.tagstream import command_line
 from bench.writers.verdict import judge
@@ -141,37 +139,22 @@ def measure(case: Case, profile: cProfile.Profile | None) -> Laps:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure; exit code 1 when a table is wrong."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("out/bench"), help="cache, results (default: %(default)s)")
-    parser.add_argument("--keys", type=int, default=500_000)
-    parser.add_argument("--workloads", nargs="+", choices=NAMES, default=["mixed"])
-    parser.add_argument("--records", type=int, default=100_000, help="of a batch")
-    parser.add_argument("--batches", type=int, default=16)
-    parser.add_argument("--table-types", nargs="+", choices=TABLE_TYPES, default=["MERGE_ON_READ"])
-    parser.add_argument("--case-timeout", type=float, default=1800.0, metavar="S")
-    parser.add_argument("--profile", type=Path, metavar="FILE")
-    args = parser.parse_args(argv)
+    found = parser(__doc__, batches=16)
+    found.add_argument("--profile", type=Path, metavar="FILE")
+    args = found.parse_args(argv)
     logging.getLogger("tagstream").setLevel(logging.WARNING)
-    out, writer = args.out.absolute(), Writer.parse("tagstream:STATE")
     profile = None if args.profile is None else cProfile.Profile()
     table = Table("workload", "table type", "batches", "processor seconds a batch", "seconds", "rows")
     wrong = 0
-    for name in args.workloads:
-        workload = Workload(name, args.keys, 1 if name == "one-row" else args.records, args.batches)
-        folder = make_workload(workload, out / "cache")
-        for table_type in args.table_types:
-            cache, limit = out / "cache" / "tables", args.case_timeout
-            base = base_of(writer, workload, folder, table_type, codec="zstd", cache=cache, timeout_s=limit)
-            place = out / "cases" / f"steps-{name}-{args.keys}-{table_type}".lower()
-            case = Case(1, workload, folder, table_type, writer, base, place)
-            laps = measure(case, profile)
-            right = judge(case, limit).right
-            cpu, seconds = laps.cpu[_WARM_UP:] or laps.cpu, laps.seconds[_WARM_UP:] or laps.seconds
-            figures = {"cpu": statistics.mean(cpu), "seconds": statistics.median(seconds)}
-            append_lines(out / "results.jsonl", [{"kind": "steps", **case.identity, **figures, "right": right}])
-            shown = (str(len(cpu)), f"{figures['cpu']:.3f}", f"{figures['seconds']:.3f}", "right" if right else "WRONG")
-            table.add_row(name, table_type, *shown)
-            wrong += not right
+    for case in cases(args, "steps"):
+        laps = measure(case, profile)
+        right = judge(case, args.case_timeout).right
+        cpu, seconds = laps.cpu[_WARM_UP:] or laps.cpu, laps.seconds[_WARM_UP:] or laps.seconds
+        figures = {"cpu": statistics.mean(cpu), "seconds": statistics.median(seconds)}
+        append_lines(args.out / "results.jsonl", [{"kind": "steps", **case.identity, **figures, "right": right}])
+        shown = (str(len(cpu)), f"{figures['cpu']:.3f}", f"{figures['seconds']:.3f}", "right" if right else "WRONG")
+        table.add_row(case.workload.name, case.table_type, *shown)
+        wrong += not right
     Console(width=120).print(table)
     if profile is not None:
         profile.dump_stats(args.profile)

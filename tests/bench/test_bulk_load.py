@@ -44,7 +44,7 @@ def test_our_load_and_the_stream_after_it(given: Input, tmp_path: Path, monkeypa
             raise BenchError(f"{found.num_rows} rows")
 
     monkeypatch.setattr(bulk_load, "check", check)
-    args = argparse.Namespace(table_types="MERGE_ON_READ", timeout=240.0, records=RECORDS)
+    args = argparse.Namespace(table_type="MERGE_ON_READ", timeout=240.0, records=RECORDS)
     figures = load(US, given, tmp_path / "place", args)
     assert figures["files"] >= 4 and figures["rows_per_second"] > 0
     assert len(as_table([figures]).rows) == 1

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import pairwise
 
 from tagstream.table.metadata.record_encoding import instant_ms
 from tagstream.table.timeline.operation import WriteOperationType
-from tests.simulation.model import Entry
 from tests.simulation.steps import action, batches, operate, run_stream, table_command
 from tests.simulation.world import World
 
@@ -55,14 +53,10 @@ def expire(world: World) -> None:
             world.problems.append(f"ttl of {days} days: {path} is there still")
 
 
-def _entries(world: World, known: int) -> Iterator[tuple[Entry, Entry]]:
-    return pairwise([world.model.start, *world.model.log[:known]])
-
-
 def _written(world: World, known: int) -> dict[str, int]:
     """When rows of each partition path were last written or deleted, by the first ``known`` writes: ms since 1970."""
     found: dict[str, int] = {}
-    for before, after in _entries(world, known):
+    for before, after in pairwise([world.model.start, *world.model.log[:known]]):
         at = instant_ms(after.instant, utc=True)
         for ident, held in after.state.items():
             was = before.state.get(ident)

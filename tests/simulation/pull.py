@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 
 from tagstream.index.base import TableAsOf
 from tagstream.index.bucket import HoodieBucketIndex
-from tagstream.state.layout import has_bytes
 from tagstream.state.ordering import encode_known
 from tagstream.streaming.batch.append import tag_appended
 from tagstream.streaming.batch.context import JobContext
@@ -47,11 +46,10 @@ def located_by_index(
         if job.options.appends and not job.options.operation.combine:
             keeps = job.options.operation.keeps_duplicates
             located, counts = tag_appended(label, records, profile, spec.ordering, keeps_duplicates=keeps)
-            out += zip(*packed_columns(label, located, None, counts, write_tasks), strict=True)
-            continue
-        looks_up = not (isinstance(index, HoodieBucketIndex) or job.overwrites or job.options.appends)
-        found = _found(job, look, records) if looks_up else None
-        located, counts = tag_pulled(label, records, found, spec)
+        else:
+            looks_up = not (isinstance(index, HoodieBucketIndex) or job.overwrites or job.options.appends)
+            found = _found(job, look, records) if looks_up else None
+            located, counts = tag_pulled(label, records, found, spec)
         out += zip(*packed_columns(label, located, None, counts, write_tasks), strict=True)
     return out
 
@@ -60,8 +58,8 @@ def _found(job: JobContext, look: TableAsOf, records: pa.Table) -> pa.Table:
     """Places of the records' keys."""
     index = job.env.index
     assert index is not None
-    kind = pa.binary() if has_bytes(job.decode.ordering_kind) else pa.int64()
     schema = found_schema(job.decode.ordering_kind)
+    kind = schema.field("ord").type
     good, _, _ = sorted_out(records)
     keys, parts = record_keys(good.column("skey").combine_chunks()), good.column("part").combine_chunks()
     if look.as_of is None or not len(keys):

@@ -153,25 +153,22 @@ class World:
         self._schema.write_text(self.settings.schema(columns), "utf-8")
 
     def send(self, count: int) -> None:
-        """So many new events, or changes of the database, are in the topic."""
+        """So many new events, or changes of the database, are in the source."""
         if self.database is not None:
             self.put(self.database.make(self.random, self.columns, count))
             return
-        events = self.events.make(self.random, self.columns, count)
-        if self.source_folder is not None:
-            by_partition: dict[int, list[Event]] = {}
-            for event in events:
-                key = event.ident if isinstance(event.ident, str) else "/".join(event.ident)
-                by_partition.setdefault(sum(key.encode()) % len(self.topic.partitions), []).append(event)
-            for to, mine in sorted(by_partition.items()):
-                self.sent[to] += mine
-                self.source_folder.write(self.random, to, mine, self.columns)
-            return
-        for event in events:
+        in_files: dict[int, list[Event]] = {}
+        for event in self.events.make(self.random, self.columns, count):
             key = event.ident if isinstance(event.ident, str) else "/".join(event.ident)
             stream, to = self._stream_for(event), sum(key.encode()) % len(self.topic.partitions)
             self.sent[stream * len(self.topic.partitions) + to].append(event)
-            self.topics[stream].add(to, None, json.dumps(event.row).encode())
+            if self.source_folder is None:
+                self.topics[stream].add(to, None, json.dumps(event.row).encode())
+            else:
+                in_files.setdefault(to, []).append(event)
+        if self.source_folder is not None:
+            for to, mine in sorted(in_files.items()):
+                self.source_folder.write(self.random, to, mine, self.columns)
 
     def _stream_for(self, event: Event) -> int:
         """Any, but of events of one key with one order only one stream has some: between two, nobody says which is later."""
@@ -315,6 +312,8 @@ class World:
         taken = [e for p in sorted(end) for e in self.sent[p][start.get(p, 0) : end[p]] if e is not None]
         if metadata.operation == WriteOperationType.DELETE:
             self.source.forget_keys(event.ident for event in taken)
+        if self.settings.operation not in ("", metadata.operation):
+            self.problems.append(f"commit {time} is of {metadata.operation}, and the stream's operation is another")
         problem = self.model.batch(time, taken, start, end, metadata.operation)
         if problem is not None:
             self.problems.append(problem)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,18 @@ def started(case: StreamCase) -> ForeignWriter:
     case.run()
     ev.write_files(OURS, case.source, 2, first=1)
     return ForeignWriter(case.table)
+
+
+def completing(held: HeldCommit, tries: list[int]) -> Callable[[str, int], None]:
+    """A hook that notes each try of a batch, and completes the other writer's commit after the first one."""
+
+    def at(point: str, batch: int) -> None:
+        if point == "files_written":
+            tries.append(batch)
+            if len(tries) == 1:
+                threading.Timer(2.0, held.complete).start()
+
+    return at
 
 
 def commits(case: StreamCase) -> list[str]:
@@ -193,15 +206,8 @@ def test_a_planned_clustering_is_left_to_its_writer_and_waited_for(
     writer = started(case)
     held = writer.hold_cluster("p0")
     tries: list[int] = []
-
-    def complete(point: str, batch: int) -> None:
-        if point == "files_written":
-            tries.append(batch)
-            if len(tries) == 1:
-                threading.Timer(2.0, held.complete).start()
-
     with caplog.at_level(logging.WARNING, "tagstream"):
-        case.run(at=complete)
+        case.run(at=completing(held, tries))
     assert any("another writer is clustering" in r.message for r in caplog.records)
     assert len(tries) == 2
     assert held.instant in commits(case)
@@ -228,14 +234,7 @@ def test_an_overwrite_waits_for_a_planned_clustering_of_what_it_replaces(tmp_pat
     case = StreamCase(tmp_path, spark, conf=told)
     held = started(case).hold_cluster("p0")
     tries: list[int] = []
-
-    def complete(point: str, batch: int) -> None:
-        if point == "files_written":
-            tries.append(batch)
-            if len(tries) == 1:
-                threading.Timer(2.0, held.complete).start()
-
-    case.run(at=complete)
+    case.run(at=completing(held, tries))
     assert len(tries) == 2
     assert held.instant in commits(case)
     is_oracles(case, OURS)
