@@ -272,24 +272,31 @@ def _together(bounds: list[int], row_bytes: float) -> Iterator[tuple[int, int]]:
 
 def stored_rows(decode: DecodeSpec, rows: pa.Table, keys: pa.Array, keep: np.ndarray, op: np.ndarray) -> pa.Table:
     """The rows to write in their stored schema, with ``_hoodie_record_key`` and ``_is_insert``."""
-    schema, stored = decode.schema, decode.stored
     taken = chunks.take(rows.select(["row"]), keep).column("row")
-    nullable = pa.schema([f.with_nullable(True) for f in schema])
-    parts = [pa.RecordBatch.from_arrays(part.flatten(), schema=nullable) for part in taken.chunks]
+    made = as_stored(decode, taken, lambda: rows["ord"].take(pa.array(keep)), keys.take(pa.array(keep)))
+    return made.append_column("_is_insert", pa.array(op[keep] == OP_INSERT))
+
+
+def as_stored(
+    decode: DecodeSpec, row: pa.ChunkedArray, ordering: Callable[[], pa.ChunkedArray], keys: pa.Array
+) -> pa.Table:
+    """Decoded rows in their stored schema, with ``_hoodie_record_key``. ``ordering``: returns their column ``ord``."""
+    stored = decode.stored
+    nullable = pa.schema([f.with_nullable(True) for f in decode.schema])
+    parts = [pa.RecordBatch.from_arrays(part.flatten(), schema=nullable) for part in row.chunks]
     upserts = pa.Table.from_batches(parts, schema=nullable)
-    upserts = as_schema(_ordered(decode, rows, keep, upserts).select(stored.names), stored)
-    upserts = upserts.append_column("_hoodie_record_key", keys.take(pa.array(keep)))
-    return upserts.append_column("_is_insert", pa.array(op[keep] == OP_INSERT))
+    upserts = as_schema(_ordered(decode, ordering, upserts).select(stored.names), stored)
+    return upserts.append_column("_hoodie_record_key", keys)
 
 
-def _ordered(decode: DecodeSpec, rows: pa.Table, keep: np.ndarray, upserts: pa.Table) -> pa.Table:
+def _ordered(decode: DecodeSpec, ordering: Callable[[], pa.ChunkedArray], upserts: pa.Table) -> pa.Table:
     """Fill missing ordering values: an event without one gets the value of its existing row. Readers compare these
     columns.
     """
     fields = decode.ordering_fields
     if not any(pieces_of(upserts, name).null_count for name in fields):
         return upserts
-    known = decode.ordering_values(rows["ord"].take(pa.array(keep)).combine_chunks(), pa.repeat(False, len(keep)))
+    known = decode.ordering_values(ordering().combine_chunks(), pa.repeat(False, upserts.num_rows))
     lacking = pc.is_null(ordering_column(upserts, fields))
     for name, values in zip(fields, known.flatten() if len(fields) > 1 else [known], strict=True):
         upserts = with_values(upserts, name, lacking, values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -15,16 +16,14 @@ from tagstream.state.layout import partition_labels
 from tagstream.streaming.batch.bulk_insert import (
     KEYED_SQL,
     LANES_SQL,
-    SAMPLE_SQL,
     BulkSpec,
     by_partition,
-    by_range,
     make_bulk_function,
     make_combine_function,
     make_lane_function,
-    range_bounds,
-    sample_places,
+    make_row_bytes,
 )
+from tagstream.streaming.batch.bulk_ranges import SAMPLE_SQL, by_range, make_sample_function, ranges_of
 from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.write import RESULT_SCHEMA
 from tagstream.streaming.job.commit import Outcome
@@ -61,15 +60,17 @@ def bulk_stage(job: JobContext, rows: DataFrame, batch_id: int, instant: str) ->
         job.options.file_sizes.max_file_bytes,
     )
     if options.combine:
-        rows = apply_in_arrow(rows.groupBy("kg"), make_combine_function(spec), KEYED_SQL, _KEYED)
+        rows = apply_in_arrow(rows.groupBy("kg"), make_combine_function(spec, job.task_files), KEYED_SQL, _KEYED)
     tasks = options.bulk_tasks or job.env.meta.shuffle_partitions
     if options.sort_mode not in _WITHOUT_SHUFFLE:
         lanes = partial(by_partition, count=tasks)
         if options.sort_mode is BulkInsertSortMode.GLOBAL_SORT:
-            sample = to_arrow(rows.mapInArrow(sample_places, SAMPLE_SQL))
-            places = sample.column("place").combine_chunks().cast(pa.binary())
-            lanes = partial(by_range, bounds=range_bounds(places, sample.column("weight").to_numpy(), tasks))
-        sent = rows.mapInArrow(make_lane_function(lanes), LANES_SQL)
+            sample = to_arrow(rows.mapInArrow(make_sample_function(make_row_bytes(spec)), SAMPLE_SQL))
+            least = min(tasks, rows.sparkSession.sparkContext.defaultParallelism)
+            ranges = ranges_of(sample, max_file_bytes=spec.max_file_bytes, most=tasks, least=least)
+            spec, tasks = replace(spec, row_bytes=ranges.row_bytes), len(ranges.bounds) + 1
+            lanes = partial(by_range, bounds=ranges.bounds)
+        sent = rows.mapInArrow(make_lane_function(lanes, job.task_files), LANES_SQL)
         rows = repartition_by_id(sent, partition_labels(tasks), "lane")
     result: Iterable[Any] = rows.mapInArrow(make_bulk_function(spec), RESULT_SCHEMA).collect()
     return Outcome.of(result, replay=False)

@@ -31,6 +31,7 @@ from tagstream.streaming.batch.tag import sorted_out
 from tagstream.streaming.source.decode.key_decoder import record_keys
 from tagstream.streaming.source.packed import unpack
 from tagstream.streaming.source.source import key_group_label
+from tagstream.streaming.source.task_files import TaskFiles, task_file
 from tagstream.table.read.snapshot import key_reader, lookup_slice
 from tagstream.table.timeline.commit_metadata import WriteStatus
 from tagstream.table.timeline.operation import WriteOperationType
@@ -55,23 +56,23 @@ def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
     look = table_as_of(job, rows.sparkSession)
     profile = job.read_profile()
     spec = PullSpec(profile, job.decode.ordering_kind, index.is_global, index.update_partition_path)
-    write_tasks = WriteTasks(job.env.meta.shuffle_partitions, profile.write_tasks)
+    send = _Send(WriteTasks(job.env.meta.shuffle_partitions, profile.write_tasks), job.task_files)
     if isinstance(index, HoodieBucketIndex):
         spec = replace(spec, locate=index.places(look, instant).locate)
         return apply_in_arrow(
             rows.groupBy("kg"),
-            _make_alone(partial(tag_pulled, found=None, spec=spec), write_tasks),
+            _make_alone(partial(tag_pulled, found=None, spec=spec), send),
             LOCATED_SQL,
             _KEYED,
         )
     if job.options.appends and not job.options.operation.combine:
         keeps = job.options.operation.keeps_duplicates
         tag = partial(tag_appended, profile=profile, ordering=spec.ordering, keeps_duplicates=keeps)
-        return apply_in_arrow(rows.groupBy("kg"), _make_alone(tag, write_tasks), LOCATED_SQL, _KEYED)
+        return apply_in_arrow(rows.groupBy("kg"), _make_alone(tag, send), LOCATED_SQL, _KEYED)
     if job.overwrites or job.options.appends:  # no existing row is kept, or none is looked up
         return apply_in_arrow(
             rows.groupBy("kg"),
-            _make_alone(partial(tag_pulled, found=None, spec=spec), write_tasks),
+            _make_alone(partial(tag_pulled, found=None, spec=spec), send),
             LOCATED_SQL,
             _KEYED,
         )
@@ -80,7 +81,7 @@ def located_rows(job: JobContext, rows: DataFrame, instant: str) -> DataFrame:
     records = rows.mapInArrow(_good_records, "record_key string, partition_path string")
     found = index.tag_location(records, look)
     found = found.withColumn("kg", key_group_label(_hashed(index.is_global), job.env.meta.labels))
-    return cogroup_in_arrow(rows, found, "kg", _make_joined(spec, write_tasks), LOCATED_SQL, _KEYED)
+    return cogroup_in_arrow(rows, found, "kg", _make_joined(spec, send), LOCATED_SQL, _KEYED)
 
 
 def replaced_groups(job: JobContext, statuses: Sequence[WriteStatus]) -> dict[str, tuple[str, ...]]:
@@ -115,25 +116,34 @@ def _hashed(is_global: bool) -> Column:
 _Tag = Callable[[int, pa.Table], tuple[pa.Table, dict[str, int]]]
 
 
-def _make_alone(tag: _Tag, write_tasks: WriteTasks) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
+@dataclass(frozen=True)
+class _Send:
+    """Which write task gets a located record, and where it stays until then; None: it goes through the shuffle."""
+
+    write_tasks: WriteTasks
+    exchange: TaskFiles | None
+
+
+def _make_alone(tag: _Tag, send: _Send) -> Callable[[tuple[Any, ...], pa.Table], pa.Table]:
     def tagged(key: tuple[Any, ...], rows: pa.Table) -> pa.Table:
-        return _packed(key[0].as_py(), rows, tag, write_tasks)
+        return _packed(key[0].as_py(), rows, tag, send)
 
     return tagged
 
 
-def _make_joined(spec: PullSpec, write_tasks: WriteTasks) -> Callable[[tuple[Any, ...], pa.Table, pa.Table], pa.Table]:
+def _make_joined(spec: PullSpec, send: _Send) -> Callable[[tuple[Any, ...], pa.Table, pa.Table], pa.Table]:
     def tagged(key: tuple[Any, ...], rows: pa.Table, found: pa.Table) -> pa.Table:
-        return _packed(key[0].as_py(), rows, partial(tag_pulled, found=found, spec=spec), write_tasks)
+        return _packed(key[0].as_py(), rows, partial(tag_pulled, found=found, spec=spec), send)
 
     return tagged
 
 
-def _packed(label: int, rows: pa.Table, tag: _Tag, write_tasks: WriteTasks) -> pa.Table:
+def _packed(label: int, rows: pa.Table, tag: _Tag, send: _Send) -> pa.Table:
     if not rows.num_rows:  # locations of keys without a record in the batch
         return _LOCATED.empty_table()
     located, counts = tag(label, unpack(rows.column("rows").to_pylist()))
-    columns = packed_columns(label, located, None, counts, write_tasks)
+    with task_file(send.exchange, f"tag-{label}") as file:
+        columns = packed_columns(label, located, None, counts, send.write_tasks, file)
     return pa.Table.from_arrays([pa.array(c, f.type) for c, f in zip(columns, _LOCATED, strict=True)], schema=_LOCATED)
 
 

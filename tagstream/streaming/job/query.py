@@ -77,7 +77,7 @@ def start_query(
     exchange = job.task_files = _exchange(spark, job)
     if frame is not None:
         with settings_of(spark, frame.rows.sparkSession):
-            keyed = keyed_rows(frame.rows, job.decode, job.env.meta.labels, _depth(job), exchange=exchange)
+            keyed = keyed_rows(frame.rows, job.decode, _labels(job), _depth(job), exchange=exchange)
             query = _start_plan(keyed, job, sink, exchange, frame)
         frame.started(query)
         return query
@@ -88,22 +88,28 @@ def start_query(
     spec = None if files is None else files.spec
     if job.options.source.transformers:
         made = transformation(job.options, job.decode)
-        keyed = transformed_records(raw, made, job.decode, job.env.meta.labels, _depth(job), spec)
+        keyed = transformed_records(raw, made, job.decode, _labels(job), _depth(job), spec, exchange)
     else:
         notes = schema_notes(job) if job.decode.evolution is not None else None
-        keyed = keyed_records(raw, job.decode, job.env.meta.labels, _depth(job), spec, notes, exchange)
+        keyed = keyed_records(raw, job.decode, _labels(job), _depth(job), spec, notes, exchange)
     return _start_plan(keyed, job, sink, exchange)
 
 
 def _exchange(spark: SparkSession, job: JobContext) -> TaskFiles | None:
-    """Where tasks leave rows for those of the next step; None where they may run on other hosts, or without a state."""
+    """Where tasks leave rows for those of the next step; None where they may run on other hosts."""
     files = TaskFiles.below(job.layout.local_dir)
     files.clear()  # of a run that was killed
     is_here = (spark.sparkContext.master or "").partition("[")[0] == "local"  # the JVM of all tasks is the driver's
-    if not is_here or job.env.index is not None or not job.options.run.task_files:
+    if not is_here or not job.options.run.task_files:
         return None
     make_private(job.layout)
     return files
+
+
+def _labels(job: JobContext) -> tuple[int, ...]:
+    """The key groups that records are split by: one is enough where the keys do not matter."""
+    labels = job.env.meta.labels
+    return labels[:1] if job.bulk_inserts and not job.options.operation.combine else labels
 
 
 def _depth(job: JobContext) -> PartitionDepth:

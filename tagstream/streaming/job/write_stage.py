@@ -27,7 +27,7 @@ _FEW_LOGS, _FEW_BASE_FILES = 16, 2  # two tasks write more of them faster than t
 def write_stage(job: JobContext, rows: DataFrame, batch_id: int, instant: str, *, replay: bool) -> Outcome:
     """Run the one Spark action that consumes every partition of the stateful plan, and write its located rows."""
     spec = job.write_spec(batch_id, instant, replay=replay)
-    if replay or job.task_files is None or not _was_small(job):
+    if replay or job.task_files is None or job.env.index is not None or not _was_small(job):
         return _by_tasks(job, rows, spec)
     tagged = rows.collect()
     if _records(tagged) > FEW_RECORDS:

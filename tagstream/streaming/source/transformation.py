@@ -49,6 +49,7 @@ from tagstream.streaming.source.decode_spec import DecodeSpec, decoder_of, sourc
 from tagstream.streaming.source.file_reader import PlanReader
 from tagstream.streaming.source.incr_reader import source_table_schema
 from tagstream.streaming.source.source import PartitionDepth, pack_by_group, raw_batches
+from tagstream.streaming.source.task_files import TaskFiles
 from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.fields import type_of
 from tagstream.table.schema.schema import avro_to_arrow
@@ -191,16 +192,20 @@ def transformed_records(
     labels: tuple[int, ...],
     partition_depth: PartitionDepth,
     files: PlanReader | None,
+    exchange: TaskFiles | None = None,
 ) -> DataFrame:
     """The records transformed and packed by key group, in the form of ``streaming.source.source.keyed_records``.
 
-    ``spec``: of the table. ConfigError for a transformation that is not possible.
+    ``spec``: of the table. ``exchange``: where the packed rows stay; None: they go through the shuffle. ConfigError for a
+    transformation that is not possible.
     """
     decoded = raw.mapInArrow(make_row_stage(made.source, spec, files), records_schema(made.source.avro_json))
     rows = apply_chain(decoded, made.chain, spec.format.delete_field)
     check_stateless(rows, ", ".join(step.where for step in made.chain))
     around = raw.mapInArrow(make_around(made.source, spec, labels, partition_depth, files), "kg int, rows binary")
-    return keyed_rows(rows, spec, labels, partition_depth, headers=not made.source.files).unionAll(around)
+    return keyed_rows(rows, spec, labels, partition_depth, headers=not made.source.files, exchange=exchange).unionAll(
+        around
+    )
 
 
 def make_row_stage(
