@@ -68,8 +68,8 @@ class OperationOptions:
     bulk_tasks: int = option(
         _TASKS,
         Kind.INT,
-        "BULK_INSERT: number of write tasks with the `PARTITION_PATH_` modes, and the most with `GLOBAL_SORT`. That mode uses "
-        "fewer if files would be smaller than `hoodie.parquet.max.file.size` otherwise.",
+        "BULK_INSERT: number of write tasks with the `PARTITION_PATH_` modes, and the most with `GLOBAL_SORT`. That mode "
+        "uses fewer if files would be smaller than `hoodie.parquet.max.file.size` otherwise.",
         default=0,
         default_note="`spark.sql.shuffle.partitions`",
         minimum=0,

@@ -96,7 +96,10 @@ def test_a_sample_of_a_task_with_many_rows_is_limited(monkeypatch: pytest.Monkey
     assert 1_000 < sample.num_rows <= 2_000
     assert sum(sample.column("weight").to_pylist()) == pytest.approx(3_000_000)
     found = ranges(sample, most=3, least=3)
-    assert [bound[4:6] for bound in found.bounds.to_pylist()] == [b"05", b"10"]
+    tables = [int(bound[4:6]) for bound in found.bounds.to_pylist()]
+    assert len(tables) == 2
+    assert abs(tables[0] - 5) <= 1
+    assert abs(tables[1] - 10) <= 1
 
 
 def test_a_record_without_a_partition_has_a_range() -> None:
