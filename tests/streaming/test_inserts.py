@@ -224,6 +224,24 @@ def test_a_new_checkpoint_does_not_append_the_files_again(tmp_path: Path, spark:
     assert found_rows(case.table) == before
 
 
+def test_an_older_checkpoint_does_not_append_the_files_again(tmp_path: Path, spark: SparkSession) -> None:
+    case = insert_case(tmp_path, spark, "MERGE_ON_READ", "BULK_INSERT")
+    ev.write_files(EVENTS[:PER_FILE], case.source, PER_FILE)
+    case.run()
+    shutil.copytree(case.checkpoint, tmp_path / "copy")
+    ev.write_files(EVENTS[PER_FILE : 2 * PER_FILE], case.source, PER_FILE, first=1)
+    case.run()
+    shutil.rmtree(case.checkpoint)
+    (tmp_path / "copy").rename(case.checkpoint)
+    before = found_rows(case.table)
+    with pytest.raises(IndexCoverageError, match=r"it is an older copy: all records of the source would be read again"):
+        case.run()
+    out = io.StringIO()
+    assert not explain_start(load_options(case.arguments()), out, os.environ, now_ms())
+    assert "it is an older copy" in " ".join(out.getvalue().split())
+    assert found_rows(case.table) == before
+
+
 def test_an_upsert_after_inserts_finds_the_appended_rows(tmp_path: Path, spark: SparkSession) -> None:
     """The state index of a later stream is loaded from the table: an update of a key replaces its row."""
     events = [ev.Event(f"k{i}", f"p{i % 3}", i, name="first") for i in range(300)]

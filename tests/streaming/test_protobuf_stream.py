@@ -53,16 +53,20 @@ class Orders:
                 data = None
             if data is None or message._hoodie_is_deleted:
                 del self.live[key]
-            producer.send(self.topic, key=b'{"id":"%s"}' % key.encode(), value=data, partition=sum(key.encode()) % 2)
+            producer.send(self.topic, key=self.message_key(key), value=data, partition=sum(key.encode()) % 2)
         producer.flush()
         producer.close()
+
+    def message_key(self, key: str) -> bytes:
+        """As JSON or, without frames, as Kafka's serializer of strings writes it."""
+        return b'{"id":"%s"}' % key.encode() if self.framed else key.encode()
 
     def forget(self, count: int) -> None:
         """Messages without a value for some of the live keys."""
         producer = KafkaProducer(**self.broker.python_client())
         for key in sorted(self.live)[:count]:
             del self.live[key]
-            producer.send(self.topic, key=b'{"id":"%s"}' % key.encode(), value=None, partition=sum(key.encode()) % 2)
+            producer.send(self.topic, key=self.message_key(key), value=None, partition=sum(key.encode()) % 2)
         producer.flush()
         producer.close()
 

@@ -28,7 +28,7 @@ from tagstream.streaming.job.preflight import Ready, check_start, stream_problem
 from tagstream.streaming.job.schema_match import waits_for_records
 from tagstream.streaming.job.session import spark_needs
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.recovery.append_guard import append_problem
+from tagstream.streaming.recovery.append_guard import append_problem, without_older_copy
 from tagstream.streaming.recovery.cover import is_as_asked
 from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import RETAINED_BATCHES, CheckpointState, IndexPlace
@@ -192,6 +192,8 @@ def _decide(
         return f"end with an error: {e}", False
     new = state.query_id is None or state.planned is None
     stream_id = options.stream_id or ""
+    if not new:
+        step = without_older_copy(options, table, timeline, step, query_folder, stream_id=stream_id)
     doubled = append_problem(options, table, timeline, step, stream_id=stream_id, new=new)
     if doubled is not None:
         return f"end with an error: {doubled}", False

@@ -28,7 +28,7 @@ from tagstream.streaming.batch.context import JobContext
 from tagstream.streaming.batch.report import size
 from tagstream.streaming.errors import StopRequested
 from tagstream.streaming.options.options import Options
-from tagstream.streaming.recovery.append_guard import append_problem
+from tagstream.streaming.recovery.append_guard import append_problem, without_older_copy
 from tagstream.streaming.recovery.cover_plan import CoverStep, next_step
 from tagstream.streaming.recovery.coverage import CheckpointState, IndexPlace
 from tagstream.streaming.recovery.pending_writes import settle
@@ -296,6 +296,8 @@ def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = N
             if step.kind == "nothing" and doubt is not None and job.env.index is None:
                 step = CoverStep("load", doubt)
             doubt = None
+        if not new:
+            step = without_older_copy(job.options, job.table, timeline, step, query_folder, stream_id=index.stream_id)
         why = append_problem(job.options, job.table, timeline, step, stream_id=index.stream_id, new=new)
         if why is not None:
             raise IndexCoverageError(why)

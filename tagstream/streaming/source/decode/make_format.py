@@ -40,6 +40,7 @@ from tagstream.streaming.source.decode.record_format import DecodeRules, Facts, 
 from tagstream.streaming.source.decode.row_messages import SourceTables, TableFilter
 from tagstream.streaming.source.decode.schema_names import column_encodings
 from tagstream.streaming.source.decode.schema_registry import RegistryPlace, SchemaRegistry
+from tagstream.streaming.source.decode.text_keys import TextKeys
 from tagstream.streaming.source.decode.typed_rows import TypedRows
 from tagstream.table.fields import path_of, type_of
 from tagstream.table.keys.keys import KeyGenerator
@@ -135,7 +136,8 @@ def _debezium(rules: FormatRules, table: TableFacts) -> RecordFormat:
         registry = SchemaRegistry(rules.registry)
         body = ConfluentAvro(schema, paths, table.facts, registry, table.watch, gate, envelopes=envelopes, truncate=cut)
         key_schema, places = _of_keys(table)
-        of_keys = ByWireForm(ConfluentAvro(key_schema, places, {}, registry), of_keys)
+        text = of_keys if rules.kind.names_tables else _or_text(of_keys, table)
+        of_keys = ByWireForm(ConfluentAvro(key_schema, places, {}, registry), text)
     else:
         body = _enveloped(schema, paths, named, "after" if envelopes else None, rules, table, table.watch, gate)
     return DebeziumEvents(
@@ -163,7 +165,7 @@ def _protobuf(rules: FormatRules, table: TableFacts) -> RecordFormat:
         table.schema,
         table.generator,
         body,
-        json_keys({}, rules, table),
+        _or_text(json_keys({}, rules, table), table),
         DebeziumRules(order=order),
         ordered=table.ordered,
         global_index=table.global_index,
@@ -177,6 +179,12 @@ def json_keys(named: Mapping[str, Encoding], rules: FormatRules, table: TableFac
     """The decoder of message keys in JSON, with or without a schema."""
     schema, paths = _of_keys(table)
     return _enveloped(schema, paths, named, None, rules, table)
+
+
+def _or_text(objects: Body, table: TableFacts) -> Body:
+    """``objects``, or with one record key field also its bare text: rows that no Debezium has made may have such keys."""
+    names = table.generator.record_key_fields
+    return TextKeys(path_of(names[0], table.schema.names), objects) if len(names) == 1 else objects
 
 
 def _of_keys(table: TableFacts) -> tuple[pa.Schema, dict[str, Path]]:

@@ -75,6 +75,19 @@ def test_values_are_those_of_fastavro(topic: str, number: int) -> None:
             assert repr(record[field]) == repr(wanted)
 
 
+def test_the_text_of_a_key_deletes_a_row_that_is_no_event(registry: schema_registry.Registry) -> None:
+    """Rows in Avro may have keys of Kafka's serializer of strings. Debezium's keys are records."""
+    keys = (b"7", b'{"id":7}', b"x")
+    for name, bad in (("avro", [False, False, True]), ("debezium-avro", [True, False, True])):
+        rules = FormatRules(name, registry=RegistryPlace(registry.url))
+        decode = decoder(cdc.schema_by_id(6), ["id"], ["day"], rules)
+        events = decode.keys(
+            cdc.raw_batch([cdc.Message(0, n, key, None, {}) for n, key in enumerate(keys)])
+        ).to_pylist()
+        assert [event["reason"] is not None for event in events] == bad
+        assert [event["row"]["id"] for event in events if event["reason"] is None] == [7] * bad.count(False)
+
+
 def test_broken_records_are_bad_and_their_neighbours_good(registry: schema_registry.Registry) -> None:
     rules = FormatRules("debezium-avro", registry=RegistryPlace(registry.url))
     messages = [m for m in cdc.messages("avro", "shop.orders") if m.value is not None][:20]

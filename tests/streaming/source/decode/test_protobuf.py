@@ -16,7 +16,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError
 
-from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION
+from tagstream.state.tag_batch import FLAG_DELETE, FLAG_NO_ORDERING, FLAG_NO_PARTITION, GLOBAL_KEY
 from tagstream.streaming.source.decode.make_format import FormatRules
 from tagstream.streaming.source.decode.proto_rules import ProtoRules, message_schema
 from tagstream.streaming.source.decode.proto_schema import proto_message
@@ -322,8 +322,23 @@ def test_a_message_without_a_value_has_no_columns() -> None:
     decode = decoder(
         message_schema(ORDER)[1], ["version"], ["region"], FormatRules("protobuf", proto=ORDER), ordering="hash"
     )
-    keys = (b'{"version":7}', b"7", b'{"id":"7"}')
+    keys = (b'{"version":7}', b"7", b'{"id":"7"}', b"seven", b'"7"', b"\xff")
     events = decode.keys(cdc.raw_batch([cdc.Message(0, n, key, None, {}) for n, key in enumerate(keys)])).to_pylist()
     assert events[0]["flags"] == FLAG_DELETE | FLAG_NO_ORDERING | FLAG_NO_PARTITION
-    assert [e["reason"] for e in events] == [None, *["the key of this delete has no column version"] * 2]
-    assert {name for name, value in events[0]["row"].items() if value is not None} == {"version"}
+    assert [e["reason"] for e in events] == [None, None, *["the key of this delete has no column version"] * 4]
+    for event in events[:2]:
+        assert event["skey"] == events[0]["skey"]
+        assert {name for name, value in event["row"].items() if value is not None} == {"version"}
+
+
+@pytest.mark.parametrize(
+    "text", ["o-1", " o 1", 'a"b\\c', "tab\tnul\0", "é\U0001f600", "7", "null", "[1]", "a{", '"{"']
+)
+def test_the_text_of_a_key_deletes_its_row(text: str) -> None:
+    """As Kafka's serializer of strings writes it."""
+    decode = decoder(message_schema(ORDER)[1], ["id"], ["region"], FormatRules("protobuf", proto=ORDER))
+    keys = (text.encode(), json.dumps({"id": text}).encode(), b'{"id":')
+    events = decode.keys(cdc.raw_batch([cdc.Message(0, n, key, None, {}) for n, key in enumerate(keys)])).to_pylist()
+    assert [e["reason"] for e in events] == [None, None, "the key of this delete has no column id"]
+    assert [e["row"]["id"] for e in events[:2]] == [text, text]
+    assert events[0]["skey"] == GLOBAL_KEY + text.encode() == events[1]["skey"]
