@@ -17,7 +17,7 @@ _CONTROL = r"[\x00-\x1f]"
 
 
 class TextKeys:
-    """Decodes a key that is no JSON object as the text of the one record key field. ``path``: of that field in an object.
+    """Decodes a key that is not a JSON object as the text of the one record key field. ``path``: of that field in an object.
     ``body``: decodes objects, where a number may be a text.
     """
 
