@@ -8,6 +8,7 @@ import threading
 from contextlib import suppress
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import StreamingQueryListener
@@ -82,39 +83,74 @@ def test_a_disordered_stream_ends_in_the_oracles_rows(
     assert sum(r.late for r in reports) > 10
 
 
-@pytest.mark.extended("the same stream again", first=("true",))
-@pytest.mark.parametrize("files", ["true", "false"])
-def test_rows_between_two_steps(tmp_path: Path, spark: SparkSession, files: str) -> None:
+# Kind of stream -> its options, and the steps whose rows stay in files.
+STEPS = {
+    "state": ({}, {"keys", "tag"}),
+    "shuffle": ({"tagstream.task.files": "false"}, set()),
+    "simple": ({"hoodie.index.type": "GLOBAL_SIMPLE"}, {"keys", "tag"}),
+    "transformed": (
+        {
+            "hoodie.streamer.transformer.class": "org.apache.hudi.utilities.transform.SqlQueryBasedTransformer",
+            "hoodie.streamer.transformer.sql": "SELECT * FROM <SRC>",
+        },
+        {"rows", "tag"},
+    ),
+    "bulk": (
+        {
+            "hoodie.datasource.write.operation": "BULK_INSERT",
+            "hoodie.bulkinsert.sort.mode": "GLOBAL_SORT",
+            "hoodie.combine.before.insert": "true",
+        },
+        {"keys", "newest", "lanes"},
+    ),
+}
+
+
+def oracle_of(kind: str, count: int, seed: int) -> tuple[list[ev.Event], pa.Table]:
+    """Events, and the rows that a stream of the kind makes of them."""
+    if kind == "bulk":
+        events = [ev.Event(f"k{i:04d}", f"p{i % 3}", i) for i in range(count)]
+        return events, ev.rows(events)
+    in_order = ev.Mix(keys=300, late=0, late_deletes=0, equal_ordering=0)
+    events = list(ev.generate(count, in_order if kind == "simple" else ev.Mix(), seed=seed))
+    rows = ev.rows(ev.oracle(events).values())
+    # The table of transformed rows has no column for the mark of deletes.
+    return events, rows.drop_columns(["_hoodie_is_deleted"]) if kind == "transformed" else rows
+
+
+@pytest.mark.extended("the same stream again", first=("state", "bulk"))
+@pytest.mark.parametrize("kind", STEPS)
+def test_rows_between_two_steps(tmp_path: Path, spark: SparkSession, kind: str) -> None:
     """They stay in files of the tasks, which are removed with their batch, or they go through Spark's shuffle."""
-    case = StreamCase(tmp_path, spark, "MERGE_ON_READ", conf={"tagstream.task.files": files})
-    events = list(ev.generate(3 * PER_FILE, seed=5))
+    conf, steps = STEPS[kind]
+    case = StreamCase(tmp_path, spark, "MERGE_ON_READ", conf=conf)
+    events, expected = oracle_of(kind, 3 * PER_FILE, 5)
     ev.write_files(events, case.source, PER_FILE)
-    seen: list[int] = []
+    seen: list[set[str]] = []
 
     def look(point: str, _: int) -> None:
         if point == "files_written":
-            seen.append(len(list(tmp_path.rglob("exchange/*/tag-*"))))
+            seen.append({path.name.partition("-")[0] for path in tmp_path.rglob("exchange/*/*")})
 
     case.run(at=look)
-    assert len(seen) == 3
-    assert all(seen) is (files == "true")
+    assert seen == [steps] * 3
     assert not list(tmp_path.rglob("exchange/*"))
-    assert not (
-        wrong := compare(ev.rows(ev.oracle(events).values()), read_table(case.table, meta_columns=False), ["id"])
-    ), wrong
+    assert not (wrong := compare(expected, read_table(case.table, meta_columns=False), ["id"])), wrong
 
 
-def test_files_of_tasks_that_another_program_removes(tmp_path: Path, spark: SparkSession) -> None:
+@pytest.mark.extended("the same stream with another index", first=("state",))
+@pytest.mark.parametrize("kind", ["state", "simple", "bulk"])
+def test_files_of_tasks_that_another_program_removes(tmp_path: Path, spark: SparkSession, kind: str) -> None:
     """The query starts again, and the batch is there once."""
-    case, removed = StreamCase(tmp_path, spark, "MERGE_ON_READ"), list[Path]()
-    events = list(ev.generate(8 * PER_FILE, seed=6))
+    case, removed = StreamCase(tmp_path, spark, "MERGE_ON_READ", conf=STEPS[kind][0]), list[Path]()
+    events, expected = oracle_of(kind, 8 * PER_FILE, 6)
     ev.write_files(events, case.source, PER_FILE)  # several batches: in one of them the thread finds a file
     ended = threading.Event()
 
     def remove() -> None:
         while not removed and not ended.is_set():
             with suppress(FileNotFoundError):  # a folder that is removed while it is looked at
-                for path in tmp_path.rglob("exchange/*/tag-*"):
+                for path in tmp_path.rglob("exchange/*/lanes-*" if kind == "bulk" else "exchange/*/tag-*"):
                     shutil.rmtree(path.parent, ignore_errors=True)
                     removed.append(path)
                     break
@@ -126,9 +162,7 @@ def test_files_of_tasks_that_another_program_removes(tmp_path: Path, spark: Spar
         ended.set()
         thread.join()
     assert removed
-    assert not (
-        wrong := compare(ev.rows(ev.oracle(events).values()), read_table(case.table, meta_columns=False), ["id"])
-    ), wrong
+    assert not (wrong := compare(expected, read_table(case.table, meta_columns=False), ["id"])), wrong
     assert validate(HoodieTable.open(str(case.table))) == []
 
 
