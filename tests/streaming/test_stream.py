@@ -84,9 +84,8 @@ def test_a_disordered_stream_ends_in_the_oracles_rows(
 
 
 # Kind of stream -> its options, and the steps whose rows stay in files.
-STEPS = {
+STEPS: dict[str, tuple[dict[str, str], set[str]]] = {
     "state": ({}, {"keys", "tag"}),
-    "shuffle": ({"tagstream.task.files": "false"}, set()),
     "simple": ({"hoodie.index.type": "GLOBAL_SIMPLE"}, {"keys", "tag"}),
     "transformed": (
         {
@@ -104,25 +103,26 @@ STEPS = {
         {"keys", "newest", "lanes"},
     ),
 }
+BY_SHUFFLE = {f"{kind}-shuffle": ({**STEPS[kind][0], "tagstream.task.files": "false"}, set()) for kind in STEPS}
 
 
 def oracle_of(kind: str, count: int, seed: int) -> tuple[list[ev.Event], pa.Table]:
     """Events, and the rows that a stream of the kind makes of them."""
-    if kind == "bulk":
+    if kind.startswith("bulk"):
         events = [ev.Event(f"k{i:04d}", f"p{i % 3}", i) for i in range(count)]
         return events, ev.rows(events)
     in_order = ev.Mix(keys=300, late=0, late_deletes=0, equal_ordering=0)
-    events = list(ev.generate(count, in_order if kind == "simple" else ev.Mix(), seed=seed))
+    events = list(ev.generate(count, in_order if kind.startswith("simple") else ev.Mix(), seed=seed))
     rows = ev.rows(ev.oracle(events).values())
     # The table of transformed rows has no column for the mark of deletes.
-    return events, rows.drop_columns(["_hoodie_is_deleted"]) if kind == "transformed" else rows
+    return events, rows.drop_columns(["_hoodie_is_deleted"]) if kind.startswith("transformed") else rows
 
 
 @pytest.mark.extended("the same stream again", first=("state", "bulk"))
-@pytest.mark.parametrize("kind", STEPS)
+@pytest.mark.parametrize("kind", [*STEPS, *BY_SHUFFLE])
 def test_rows_between_two_steps(tmp_path: Path, spark: SparkSession, kind: str) -> None:
     """They stay in files of the tasks, which are removed with their batch, or they go through Spark's shuffle."""
-    conf, steps = STEPS[kind]
+    conf, steps = (STEPS | BY_SHUFFLE)[kind]
     case = StreamCase(tmp_path, spark, "MERGE_ON_READ", conf=conf)
     events, expected = oracle_of(kind, 3 * PER_FILE, 5)
     ev.write_files(events, case.source, PER_FILE)
