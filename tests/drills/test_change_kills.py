@@ -20,6 +20,8 @@ from tests.support.hudi_rs import read_table
 
 PER_FILE = 120
 FEW = ("files_published", "completed")
+# The changes are read from the first commit on, so no file of a commit is cleaned.
+KEPT = {"hoodie.clean.commits.retained": "100", "hoodie.keep.min.commits": "110", "hoodie.keep.max.commits": "120"}
 
 
 @dataclass
@@ -51,7 +53,7 @@ def rows_of_changes(table: Path) -> dict[str, dict[str, Any]]:
 def kill_at(steps: Sequence[str], folder: Path, table_type: str, new_drill: NewDrill) -> None:
     files = len(steps) + 2
     events = [e for e in ev.generate(2 * files * PER_FILE, ev.Mix(keys=200), seed=29) if not e.is_tombstone]
-    own = {CDC_KEY: "true", CDC_MODE_KEY: LoggingMode.DATA_BEFORE_AFTER.value, **conf()}
+    own = {CDC_KEY: "true", CDC_MODE_KEY: LoggingMode.DATA_BEFORE_AFTER.value, **KEPT, **conf()}
     job = LoggedJob(folder, table_type, chunks_of(events, PER_FILE)[:files], conf=own)
     with new_drill("SIGKILL at steps of a commit, changes logged", table_type, len(steps)) as drill:
         kill_with_all_input(steps, drill, job)
