@@ -124,6 +124,7 @@ MUTATIONS = (
         "        return frozenset((s.stat.partition_path, s.stat.file_id) for s in self.statuses)",
         "operation=INSERT_OVERWRITE",
         "services=clustering.async",
+        "partitions=1",
     ),
     _put_back(
         "a local store of another lineage is believed",

@@ -1,8 +1,8 @@
 """The global sort of BULK_INSERT: a sample of the records says which write task gets which range of them.
 
-Records are ordered by partition path and key, as bytes (:func:`places_of`). A range ends where a base file ends: each
-partition is cut into as many files as its size needs, or into more where fewer write tasks would run than Spark can run
-at a time. So files have about the size that is asked for, and no small one is left over at the end of a range.
+Records are ordered by partition path and key, as bytes (:func:`places_of`). A range ends where a base file ends, and each
+partition is cut into as many files as its size needs. So files have about the size that is asked for, and no small one is
+left over at the end of a range. The number of write tasks gives way: small files would stay in the table.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class Ranges:
     row_bytes: float
 
 
-def ranges_of(sample: pa.Table, *, max_file_bytes: int, most: int, least: int) -> Ranges:
-    """Up to ``most`` ranges, and ``least`` where the records allow it. ``sample``: columns of ``SAMPLE_SQL``."""
+def ranges_of(sample: pa.Table, *, max_file_bytes: int, most: int) -> Ranges:
+    """Up to ``most`` ranges. ``sample``: columns of ``SAMPLE_SQL``."""
     places = chunks.flat(sample.column("place")).cast(pa.binary())
     order = pc.sort_indices(places).to_numpy()
     places, weights = places.take(pa.array(order)), sample.column("weight").to_numpy()[order]
@@ -93,7 +93,7 @@ def ranges_of(sample: pa.Table, *, max_file_bytes: int, most: int, least: int) -
     if not len(places) or not weights.any():
         return Ranges(pa.array([], pa.binary()), 0.0)
     row_bytes = float(np.average(sizes, weights=weights * (sizes > 0))) * _MARGIN if sizes.any() else 0.0
-    starts, rows = _files(places, weights, row_bytes / max_file_bytes, least)
+    starts, rows = _files(places, weights, row_bytes / max_file_bytes)
     share = rows.sum() / most
     task = ((np.cumsum(rows) - rows / 2) / share).astype(np.int64)  # of each file, by its middle
     first = np.flatnonzero(task[1:] != task[:-1]) + 1
@@ -101,7 +101,7 @@ def ranges_of(sample: pa.Table, *, max_file_bytes: int, most: int, least: int) -
 
 
 def _files(
-    places: pa.Array, weights: npt.NDArray[np.float64], files_a_row: float, least: int
+    places: pa.Array, weights: npt.NDArray[np.float64], files_a_row: float
 ) -> tuple[list[bytes], npt.NDArray[np.float64]]:
     """(first place, rows) of each file. ``places`` are sorted."""
     paths = pc.list_element(pc.split_pattern(places, _END, max_splits=1), 0).dictionary_encode()
@@ -109,8 +109,6 @@ def _files(
     begins = np.flatnonzero(np.concatenate(([True], codes[1:] != codes[:-1])))
     rows = np.add.reduceat(weights, begins)
     counts = np.maximum(1, np.ceil(rows * files_a_row)).astype(np.int64)
-    if counts.sum() < least:
-        counts = np.maximum(counts, np.ceil(rows * least / rows.sum()).astype(np.int64))
     starts: list[bytes] = []
     sizes: list[float] = []
     for begin, end, count in zip(begins.tolist(), [*begins[1:].tolist(), len(places)], counts.tolist(), strict=True):

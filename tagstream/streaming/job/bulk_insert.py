@@ -66,8 +66,7 @@ def bulk_stage(job: JobContext, rows: DataFrame, batch_id: int, instant: str) ->
         lanes = partial(by_partition, count=tasks)
         if options.sort_mode is BulkInsertSortMode.GLOBAL_SORT:
             sample = to_arrow(rows.mapInArrow(make_sample_function(make_row_bytes(spec)), SAMPLE_SQL))
-            least = min(tasks, rows.sparkSession.sparkContext.defaultParallelism)
-            ranges = ranges_of(sample, max_file_bytes=spec.max_file_bytes, most=tasks, least=least)
+            ranges = ranges_of(sample, max_file_bytes=spec.max_file_bytes, most=tasks)
             spec, tasks = replace(spec, row_bytes=ranges.row_bytes), len(ranges.bounds) + 1
             lanes = partial(by_range, bounds=ranges.bounds)
         sent = rows.mapInArrow(make_lane_function(lanes, job.task_files), LANES_SQL)

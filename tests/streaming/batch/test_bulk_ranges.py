@@ -25,8 +25,8 @@ def sample_of(*tables: pa.Table, row_bytes: float = 1.0) -> pa.Table:
     return pa.Table.from_batches(make_sample_function(lambda _: row_bytes)(batches))
 
 
-def ranges(sample: pa.Table, max_file_bytes: int = 1 << 30, most: int = 100, least: int = 1) -> Ranges:
-    return ranges_of(sample, max_file_bytes=max_file_bytes, most=most, least=least)
+def ranges(sample: pa.Table, max_file_bytes: int = 1 << 30, most: int = 100) -> Ranges:
+    return ranges_of(sample, max_file_bytes=max_file_bytes, most=most)
 
 
 @given(ROWS, ROWS)
@@ -37,11 +37,11 @@ def test_a_row_goes_to_the_range_of_its_place(rows: list[tuple[str, str]], bound
 
 
 @given(DISTINCT, st.integers(1, 8))
-def test_there_are_as_many_ranges_as_may_run_at_a_time(rows: list[tuple[str, str]], count: int) -> None:
+def test_there_are_at_most_as_many_ranges_as_write_tasks(rows: list[tuple[str, str]], count: int) -> None:
     table = rows_of(rows)
     sample = sample_of(table)
     assert sample.column("place").to_pylist() == joined(rows)
-    found = ranges(sample, most=count, least=count)
+    found = ranges(sample, max_file_bytes=1, most=count)
     assert found.bounds.to_pylist() == sorted(set(found.bounds.to_pylist()))
     sizes = Counter(by_range(table, found.bounds).tolist())
     assert max(sizes) < count
@@ -95,7 +95,7 @@ def test_a_sample_of_a_task_with_many_rows_is_limited(monkeypatch: pytest.Monkey
     sample = sample_of(*(rows_of([("p", f"k{i:02d}{j:06d}") for j in range(200_000)]) for i in range(15)))
     assert 1_000 < sample.num_rows <= 2_000
     assert sum(sample.column("weight").to_pylist()) == pytest.approx(3_000_000)
-    found = ranges(sample, most=3, least=3)
+    found = ranges(sample, max_file_bytes=1_200_000, most=3)
     tables = [int(bound[4:6]) for bound in found.bounds.to_pylist()]
     assert len(tables) == 2
     assert abs(tables[0] - 5) <= 1
