@@ -86,7 +86,7 @@ class StateIndexOptions:
     local_dir: str | None = option(
         "index.local.dir",
         Kind.PATH,
-        "Folder on each executor for the key groups' RocksDB; a cache that may be deleted. Only the "
-        "job's user can read and write the folders in it. A folder that others can write is refused.",
+        "Folder on each executor for the key groups' RocksDB, a cache that may be deleted, and for `tagstream.task.files`. "
+        "Only the job's user can read and write the folders in it. A folder that others can write is refused.",
         default_note="`<spark.local.dir>/tagstream-<user id>/<table hash>/<checkpoint hash>`",
     )

@@ -56,7 +56,6 @@ _STATE_ONLY = (
     "index.state.ttl",
     "index.tombstone.ttl",
     "index.partition.regex",
-    "index.local.dir",
 )
 
 
