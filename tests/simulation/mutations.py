@@ -118,15 +118,6 @@ MUTATIONS = (
         "    del storage",
     ),
     _put_back(
-        "an overwrite does not look at the services of the file groups that it replaces",
-        "streaming/job/commit.py",
-        "        return frozenset([*((s.stat.partition_path, s.stat.file_id) for s in self.statuses), *replaced])",
-        "        return frozenset((s.stat.partition_path, s.stat.file_id) for s in self.statuses)",
-        "operation=INSERT_OVERWRITE",
-        "services=clustering.async",
-        "partitions=1",
-    ),
-    _put_back(
         "a local store of another lineage is believed",
         "state/local_store.py",
         "    if missing is None:\n        return None",
