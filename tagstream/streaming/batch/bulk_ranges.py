@@ -2,7 +2,7 @@
 
 Records are ordered by partition path and key, as bytes (:func:`places_of`). A range ends where a base file ends, and each
 partition is cut into as many files as its size needs. So files have about the size that is asked for, and no small one is
-left over at the end of a range. The number of write tasks gives way: small files would stay in the table.
+left over at the end of a range. The size of files comes before the number of tasks: small files stay in the table.
 """
 
 from __future__ import annotations
