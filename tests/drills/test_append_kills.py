@@ -5,7 +5,6 @@ Keys are unique, so that every record that is lost or appended twice is a differ
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,8 +22,7 @@ FEW = ("state_committed", "files_published", "completed", "commit_log")
 # Each event has a key of its own; a delete appends nothing.
 MIX = ev.Mix(keys=1_000_000_000, partitions=3)
 # Rows that are sorted stay in files of the tasks.
-SORTED: defaultdict[tuple[str, str], dict[str, str]] = defaultdict(dict)
-SORTED["BULK_INSERT", "COPY_ON_WRITE"] = {"hoodie.bulkinsert.sort.mode": "GLOBAL_SORT"}
+SORTED = {("BULK_INSERT", "COPY_ON_WRITE"): {"hoodie.bulkinsert.sort.mode": "GLOBAL_SORT"}}
 # A file of a partition is full after two batches, so that small files and new ones get rows.
 SIZES = {"hoodie.parquet.max.file.size": "20000", "hoodie.copyonwrite.record.size.estimate": "250"}
 
@@ -32,7 +30,7 @@ SIZES = {"hoodie.parquet.max.file.size": "20000", "hoodie.copyonwrite.record.siz
 def new_job(folder: Path, operation: str, table_type: str, files: int, more: dict[str, str]) -> StreamJob:
     events = list(ev.generate(files * PER_FILE, MIX, seed=31))
     assert len({event.key for event in events}) == len(events)
-    own = {"hoodie.datasource.write.operation": operation, **SIZES, **SORTED[operation, table_type], **more}
+    own = {"hoodie.datasource.write.operation": operation, **SIZES, **SORTED.get((operation, table_type), {}), **more}
     return StreamJob(folder, table_type, chunks_of(events, PER_FILE), conf=own)
 
 

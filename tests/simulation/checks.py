@@ -57,8 +57,8 @@ def deep(world: World) -> list[str]:
         found += _first(differences(world, "hudi-rs", read_table(world.path).to_pylist(), want))
     # What a driver that woke up has staged, or a service whose last call failed, goes when the next run begins.
     # With a lock, no stream waits for a young write. A run without a batch does not end a clean.
-    later = world.woken or bool(world.faults) or world.settings.streams > 1
-    later = later or any(i.action == CLEAN and not i.is_completed for i in table.timeline().instants)
+    pending = any(i.action == CLEAN and not i.is_completed for i in table.timeline().instants)
+    later = world.woken or bool(world.faults) or world.settings.streams > 1 or pending
     problems = [*validate(table), *(f"metadata: {text}" for text in validate_metadata(table))]
     problems = [text for text in problems if not (later and _WHAT_A_FAULT_LEAVES.search(text))]
     found += [f"validate: {problem}" for problem in _first(problems)]

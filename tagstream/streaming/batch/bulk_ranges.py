@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.streaming.source.packed import Codes, unpack
+from tagstream.streaming.source.source import in_blocks
 from tagstream.table import chunks
 
 SAMPLE_SQL = "place binary, weight double, row_bytes double"
 _SAMPLED_PLACES = 2_000  # of a task
-_SAMPLED_AT_ONCE = 200  # of the rows that are looked at together (`unpacked`)
+_SAMPLED_AT_ONCE = 200  # of a block
 _MEASURED_ROWS = 16_384  # of a task
-_BYTES_AT_ONCE = 16 << 20
 _MARGIN = 1.05  # for the error of a sample: a file that is a little larger than allowed would become two
 _END = b"\0"  # of a partition path in a place
 
@@ -35,17 +35,9 @@ def places_of(rows: pa.Table) -> pa.Array:
 
 
 def unpacked(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """The rows of packed values, those of small values together: a step over a table costs the same for few rows."""
-    some: list[pa.Table] = []
-    size = 0
-    for value in (value for batch in batches for value in batch.column("rows").drop_null()):
-        some.append(unpack([value.as_buffer()]))
-        size += some[-1].nbytes
-        if size >= _BYTES_AT_ONCE:
-            yield chunks.combined(some)
-            some, size = [], 0
-    if some:
-        yield chunks.combined(some)
+    """The rows of packed values, in blocks."""
+    values = (value for batch in batches for value in batch.column("rows").drop_null())
+    return in_blocks(rows for value in values for rows in unpack([value.as_buffer()]).to_batches())
 
 
 def make_sample_function(

@@ -192,8 +192,7 @@ def _decide(
         return f"end with an error: {e}", False
     new = state.query_id is None or state.planned is None
     stream_id = options.stream_id or ""
-    if not new:
-        step = without_older_copy(options, table, timeline, step, query_folder, stream_id=stream_id)
+    step = without_older_copy(options, table, timeline, step, query_folder, stream_id=stream_id, new=new)
     doubled = append_problem(options, table, timeline, step, stream_id=stream_id, new=new)
     if doubled is not None:
         return f"end with an error: {doubled}", False

@@ -118,7 +118,9 @@ _Tag = Callable[[int, pa.Table], tuple[pa.Table, dict[str, int]]]
 
 @dataclass(frozen=True)
 class _Send:
-    """Which write task gets a located record, and where it stays until then; None: it goes through the shuffle."""
+    """``write_tasks``: which of them gets a located record. ``exchange``: where the records stay until then; None: they go
+    through the shuffle.
+    """
 
     write_tasks: WriteTasks
     exchange: TaskFiles | None

@@ -19,13 +19,21 @@ _IDENTIFIER = "hoodie.datasource.write.streaming.checkpoint.identifier"
 
 
 def without_older_copy(
-    options: Options, table: HoodieTable, timeline: Timeline, step: CoverStep, query_folder: Storage, *, stream_id: str
+    options: Options,
+    table: HoodieTable,
+    timeline: Timeline,
+    step: CoverStep,
+    query_folder: Storage,
+    *,
+    stream_id: str,
+    new: bool,
 ) -> CoverStep:
     """``step``, or "retire" where the checkpoint is an older copy and the stream appends.
 
-    The batches that the newer copy made would be read again. A new query starts where the newest commit ended.
+    The batches that the newer copy made would be read again. A new query starts where the newest commit ended. ``new``:
+    the checkpoint has no batch, so it is not an older copy.
     """
-    if not options.appends or not step.found.uncovered:
+    if new or not options.appends or not step.found.uncovered:
         return step
     begins = read_begins(query_folder)  # older queries' commits are not in the index of a query without a batch
     asked = {time for time in step.found.uncovered if begins is None or time > begins}

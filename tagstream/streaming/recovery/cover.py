@@ -296,8 +296,9 @@ def cover_table(job: JobContext, spark: SparkSession, *, rebuild: str | None = N
             if step.kind == "nothing" and doubt is not None and job.env.index is None:
                 step = CoverStep("load", doubt)
             doubt = None
-        if not new:
-            step = without_older_copy(job.options, job.table, timeline, step, query_folder, stream_id=index.stream_id)
+        step = without_older_copy(
+            job.options, job.table, timeline, step, query_folder, stream_id=index.stream_id, new=new
+        )
         why = append_problem(job.options, job.table, timeline, step, stream_id=index.stream_id, new=new)
         if why is not None:
             raise IndexCoverageError(why)

@@ -12,20 +12,6 @@ from tagstream.index.base import WRITTEN_SCHEMA
 from tagstream.streaming.batch.append import one_place_each
 from tagstream.streaming.batch.bulk_insert import by_partition
 
-PATHS = st.sampled_from(["", "a", "a/b", "b", "é"])
-KEYS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=4)
-ROWS = st.lists(st.tuples(PATHS, KEYS), max_size=60)
-
-
-def rows_of(rows: list[tuple[str, str]]) -> pa.Table:
-    """Keyed records; their state keys are those of a global index."""
-    parts = pa.array([path for path, _ in rows], pa.string())
-    return pa.table({"part": parts, "skey": pa.array([b"g" + key.encode() for _, key in rows], pa.binary())})
-
-
-def joined(rows: list[tuple[str, str]]) -> list[bytes]:
-    return [path.encode() + b"\0g" + key.encode() for path, key in rows]
-
 
 def test_a_record_without_a_partition_has_a_lane() -> None:
     """Bad records have neither partition nor state key, and any task may quarantine them."""

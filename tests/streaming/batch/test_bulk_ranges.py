@@ -10,12 +10,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tagstream.streaming.batch import bulk_ranges
 from tagstream.streaming.batch.bulk_ranges import Ranges, by_range, make_sample_function, places_of, ranges_of
 from tagstream.streaming.source.packed import pack
-from tests.streaming.batch.test_bulk_insert import KEYS, PATHS, ROWS, joined, rows_of
 
+PATHS = st.sampled_from(["", "a", "a/b", "b", "é"])
+KEYS = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1, max_size=4)
+ROWS = st.lists(st.tuples(PATHS, KEYS), max_size=60)
 DISTINCT = st.lists(st.tuples(PATHS, KEYS), min_size=1, max_size=200, unique=True)
+
+
+def rows_of(rows: list[tuple[str, str]]) -> pa.Table:
+    """Keyed records; their state keys are those of a global index."""
+    parts = pa.array([path for path, _ in rows], pa.string())
+    return pa.table({"part": parts, "skey": pa.array([b"g" + key.encode() for _, key in rows], pa.binary())})
+
+
+def joined(rows: list[tuple[str, str]]) -> list[bytes]:
+    return [path.encode() + b"\0g" + key.encode() for path, key in rows]
 
 
 def sample_of(*tables: pa.Table, row_bytes: float = 1.0) -> pa.Table:
@@ -90,8 +101,7 @@ def test_a_sample_stands_for_all_rows_of_its_task() -> None:
     assert sum(sample.column("weight").to_pylist()) == pytest.approx(5_001)
 
 
-def test_a_sample_of_a_task_with_many_rows_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk_ranges, "_BYTES_AT_ONCE", 1 << 20)
+def test_a_sample_of_a_task_with_many_rows_is_limited() -> None:
     sample = sample_of(*(rows_of([("p", f"k{i:02d}{j:06d}") for j in range(200_000)]) for i in range(15)))
     assert 1_000 < sample.num_rows <= 2_000
     assert sum(sample.column("weight").to_pylist()) == pytest.approx(3_000_000)
