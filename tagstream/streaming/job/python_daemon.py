@@ -11,6 +11,7 @@ import builtins
 import gc
 import importlib
 import sys
+import traceback
 from typing import Any
 
 from pyspark import daemon
@@ -43,14 +44,32 @@ def hush() -> None:
     """Drop the daemon's traceback of a worker whose JVM has closed the connection.
 
     The JVM then needs nothing more of the worker, or reports the task's error itself. Successful runs had two such
-    tracebacks.
+    tracebacks. The daemon prints one in its worker, or in its loop when ``spark.python.daemon.killWorkerOnFlushFailure``
+    (true by default since Spark 4.1) lets the worker end by the error.
     """
     setattr(daemon, "print", _say)  # noqa: B010 (a name that the module does not have)
+    setattr(daemon, "traceback", _Traceback)  # noqa: B010 (the module's name for another module)
+
+
+def _hung_up() -> bool:
+    return isinstance(sys.exc_info()[1], BrokenPipeError | ConnectionResetError)
 
 
 def _say(*texts: Any, **more: Any) -> None:
-    if not isinstance(sys.exc_info()[1], BrokenPipeError | ConnectionResetError):
+    if not _hung_up():
         builtins.print(*texts, **more)
+
+
+class _Traceback:
+    """What the daemon uses of the module ``traceback``."""
+
+    format_exc = staticmethod(traceback.format_exc)
+
+    @staticmethod
+    def print_exc() -> None:
+        """Print the error that is being handled, unless the JVM has closed the connection."""
+        if not _hung_up():
+            traceback.print_exc()
 
 
 if __name__ == "__main__":
