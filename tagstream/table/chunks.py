@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 CHUNK_BYTES = 1 << 30
 
@@ -35,6 +36,19 @@ def combined(tables: Iterable[pa.Table]) -> pa.Table:
 def flat(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     """A column as one Arrow array. Its values must fit into one array (2 GiB of text)."""
     return values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+
+
+def content(values: pa.Array) -> tuple[Rows, Rows, npt.NDArray[np.uint8]]:
+    """(length, begin, all bytes concatenated) of a binary or text array. Nulls are empty."""
+    filled = pc.fill_null(values.cast(pa.binary()), b"")
+    offsets = np.frombuffer(filled.buffers()[1], np.int32)[filled.offset : filled.offset + len(filled) + 1].astype(
+        np.int64
+    )
+    content = filled.buffers()[2]
+    data = np.frombuffer(content, np.uint8) if content is not None else np.zeros(0, np.uint8)
+    first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
+    begin = offsets[:-1] - first
+    return np.diff(offsets), begin, data[first:last]
 
 
 def take(rows: pa.Table, order: Rows | pa.Array) -> pa.Table:

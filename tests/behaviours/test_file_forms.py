@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
@@ -16,6 +17,7 @@ from tagstream.streaming.errors import SourceError
 from tagstream.streaming.source.file_lister import FileLister, ListerOptions
 from tagstream.streaming.source.file_plans import PlanLog, read_plan, to_text
 from tagstream.streaming.source.file_reader import FilesSpec, planned_lines, split_lines
+from tagstream.table.file_group.log_format import zigzag
 from tagstream.table.storage.posix import PosixStorage
 from tests.behaviours.file_cases import COLUMNS, FORMS, FormCase, some_rows, write_bytes
 
@@ -240,6 +242,21 @@ def test_a_union_of_several_types_is_refused_by_name(tmp_path: Path) -> None:
     case.lister.look()
     with pytest.raises(SourceError, match=r"in/a: field r\.id is a union of several types"):
         case.planned()
+
+
+def test_bytes_behind_the_last_record_of_an_avro_block_are_ignored(tmp_path: Path) -> None:
+    """Some writers leave such bytes, and Java's reader counts records. A reader to the end of the block would not return."""
+    case = Folder(tmp_path, next(form for form in FORMS if form.name == "avro"))
+    rows, sync = some_rows(30, seed=13), b"0123456789abcdef"
+    whole = fastavro.reader(io.BytesIO(case.form.write(rows)))
+    out, records = io.BytesIO(), io.BytesIO()
+    fastavro.writer(out, whole.writer_schema, [], sync_marker=sync)
+    for record in whole:
+        fastavro.schemaless_writer(records, whole.writer_schema, record)
+    block = records.getvalue() + b"\0" * 7
+    case.put("a", out.getvalue() + b"".join([zigzag(len(rows)), zigzag(len(block)), block, sync]) * 2)
+    case.lister.look()
+    assert case.planned() == [rows * 2]
 
 
 def test_the_plan_of_json_lines_has_not_changed(tmp_path: Path) -> None:

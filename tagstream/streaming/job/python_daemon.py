@@ -44,8 +44,8 @@ def hush() -> None:
     """Drop the daemon's traceback of a worker whose JVM has closed the connection.
 
     The JVM then needs nothing more of the worker, or reports the task's error itself. Successful runs had two such
-    tracebacks. The daemon prints one in its worker, or in its loop when ``spark.python.daemon.killWorkerOnFlushFailure``
-    (true by default since Spark 4.1) lets the worker end by the error.
+    tracebacks. The daemon prints one in its worker, or in its loop where the worker ends by the error (Spark's default
+    since 4.1).
     """
     setattr(daemon, "print", _say)  # noqa: B010 (a name that the module does not have)
     setattr(daemon, "traceback", _Traceback)  # noqa: B010 (the module's name for another module)

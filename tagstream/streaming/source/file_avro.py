@@ -10,28 +10,20 @@ its blocks.
 
 from __future__ import annotations
 
-import io
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
 
-import fastavro
 import numpy as np
 import pyarrow as pa
 
 from tagstream.streaming.errors import SourceError
-from tagstream.streaming.source.decode.confluent_avro import avro_reader, plain_schema, small_type
+from tagstream.streaming.source.avro_blocks import MAGIC, SYNC_BYTES, AvroBlock, avro_decoder
 from tagstream.streaming.source.decode.file_rows import AVRO_SCHEMA
 from tagstream.streaming.source.decode.typed_rows import ROW
 from tagstream.streaming.source.source_file import DamagedFileError, FilePart, SourceFile
-from tagstream.table.chunks import flat
-from tagstream.table.file_group.log_format import zigzag
 from tagstream.table.storage.storage import Storage
 
-MAGIC = b"Obj\x01"
-SYNC_BYTES = 16
 BITS_IN_BLOCK = 22  # of a position: the number of a record in its block
 _HEAD, _LONGEST_HEAD = 1 << 16, 16 << 20
 _BLOCK = 1 << 16
@@ -99,7 +91,7 @@ class AvroFiles:
         """The records of the blocks of the part, see ``FileForm.records``."""
         path = part.path
         header = _header_of(storage, path, part.end)
-        decoder = _decoder(header.schema, header.codec, storage.where(path))
+        decoder = avro_decoder(header.schema, header.codec, storage.where(path))
         metadata = {AVRO_SCHEMA: header.schema.encode()}
         for group in _groups(_blocks(storage, path, header, max(part.start, header.end), part.end)):
             for blocks, row in decoder.decode(group):
@@ -109,15 +101,6 @@ class AvroFiles:
                 places += np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
                 schema = pa.schema([pa.field(ROW, row.type)], metadata=metadata)
                 yield pa.RecordBatch.from_arrays([row], schema=schema), pa.array(places)
-
-
-@dataclass(frozen=True)
-class _Block:
-    """A block: where it begins in the file, the number of its records, and its bytes with count, size and marker."""
-
-    start: int
-    count: int
-    raw: bytes
 
 
 def read_header(storage: Storage, path: str, size: int) -> AvroHeader | None:
@@ -218,7 +201,7 @@ def _next_marker(storage: Storage, path: str, sync: bytes, at: int, end: int) ->
     return end
 
 
-def _blocks(storage: Storage, path: str, header: AvroHeader, start: int, end: int) -> Iterator[_Block]:
+def _blocks(storage: Storage, path: str, header: AvroHeader, start: int, end: int) -> Iterator[AvroBlock]:
     """The blocks of a part of a file that begins and ends between blocks. A loop over blocks, not over records."""
     data, begin, at = b"", start, 0
     while begin + at < end:
@@ -242,13 +225,13 @@ def _blocks(storage: Storage, path: str, header: AvroHeader, start: int, end: in
             raise DamagedFileError(f"the block at byte {begin + at:,} does not end with the marker of the file")
         if count >> BITS_IN_BLOCK:
             raise DamagedFileError(f"the block at byte {begin + at:,} has {count:,} records, more than can be read")
-        yield _Block(begin + at, count, data[at:stop])
+        yield AvroBlock(begin + at, count, data[at:stop], body - at)
         at = stop
 
 
-def _groups(blocks: Iterator[_Block]) -> Iterator[list[_Block]]:
+def _groups(blocks: Iterator[AvroBlock]) -> Iterator[list[AvroBlock]]:
     """Blocks that are decoded at once. Those before a damaged one come before its error."""
-    group: list[_Block] = []
+    group: list[AvroBlock] = []
     size = 0
     try:
         for block in blocks:
@@ -263,86 +246,3 @@ def _groups(blocks: Iterator[_Block]) -> Iterator[list[_Block]]:
         raise
     if group:
         yield group
-
-
-class _Decoder:
-    """Decodes blocks of one writer's schema. Logical types are ignored here: ``FileRows`` knows them from the schema."""
-
-    def __init__(self, schema: str, codec: str, where: str) -> None:
-        given = json.loads(schema)
-        _check_unions(given, where, str(given.get("name")))
-        self._plain = plain_schema(given)
-        self._codec = codec
-        self._read: Callable[[io.BytesIO], pa.Table] = avro_reader()
-        try:
-            empty = self._read(io.BytesIO(self._header(b"\0" * SYNC_BYTES, "null")))
-        except Exception as e:
-            raise SourceError(f"source file {where} has an Avro schema that cannot be read into columns: {e}") from e
-        self._kind = pa.struct([pa.field(f.name, small_type(f.type)) for f in empty.schema])
-
-    def decode(self, blocks: list[_Block]) -> Iterator[tuple[list[_Block], pa.StructArray]]:
-        """(blocks, their records) of successive blocks. DamagedFileError names the block that cannot be decoded."""
-        rows = self._together(blocks)
-        if rows is not None:
-            yield blocks, rows
-            return
-        for block in blocks:
-            yield [block], self._alone(block)
-
-    def _together(self, blocks: list[_Block]) -> pa.StructArray | None:
-        sync = blocks[0].raw[-SYNC_BYTES:]
-        content = b"".join([self._header(sync, self._codec), *(block.raw for block in blocks)])
-        try:
-            table = self._read(io.BytesIO(content))
-        except Exception:
-            return None
-        if table.num_rows != sum(block.count for block in blocks):
-            return None
-        return pa.StructArray.from_arrays(
-            [flat(column).cast(f.type) for column, f in zip(table.columns, self._kind, strict=True)],
-            fields=list(self._kind),
-        )
-
-    def _alone(self, block: _Block) -> pa.StructArray:
-        """One block by the slow reader, where the fast one has failed: it says what is wrong."""
-        rows = self._together([block])
-        if rows is not None:
-            return rows
-        content = self._header(block.raw[-SYNC_BYTES:], self._codec) + block.raw
-        try:
-            found = list(fastavro.reader(io.BytesIO(content)))
-            if len(found) == block.count:
-                return pa.array(found, self._kind)
-            why = f"it has {len(found):,} records, but says {block.count:,}"
-        except Exception as e:
-            why = f"{type(e).__name__}: {str(e)[:120]}"
-        raise DamagedFileError(f"the block at byte {block.start:,} cannot be decoded ({why}; codec {self._codec})")
-
-    def _header(self, sync: bytes, codec: str) -> bytes:
-        meta = {b"avro.schema": json.dumps(self._plain).encode(), b"avro.codec": codec.encode("latin-1")}
-        entries = b"".join(zigzag(len(part)) + part for pair in meta.items() for part in pair)
-        return MAGIC + zigzag(len(meta)) + entries + zigzag(0) + sync
-
-
-@lru_cache(maxsize=8)
-def _decoder(schema: str, codec: str, where: str) -> _Decoder:
-    return _Decoder(schema, codec, where)
-
-
-def _check_unions(avro: Any, where: str, path: str) -> None:
-    """SourceError for a union of several types other than null: a column has one type."""
-    if isinstance(avro, list):
-        others = [branch for branch in avro if branch != "null"]
-        if len(others) > 1:
-            raise SourceError(
-                f"source file {where}: field {path} is a union of several types, and a column of a table has one; write the "
-                "file with one type, or remove it from the source folder"
-            )
-        for branch in others:
-            _check_unions(branch, where, path)
-    elif isinstance(avro, dict):
-        for field in avro.get("fields", ()):
-            _check_unions(field["type"], where, f"{path}.{field['name']}")
-        for part in ("type", "items", "values"):
-            if isinstance(avro.get(part), dict | list):
-                _check_unions(avro[part], where, path)

@@ -6,7 +6,6 @@ import datetime as dt
 import decimal
 import io
 import json
-import random
 from typing import Any
 
 import fastavro
@@ -18,41 +17,7 @@ from tagstream.table.file_group.avro_encoder import encode_records
 from tagstream.table.file_group.log_file import decode, encode
 from tagstream.table.file_group.log_format import unscaled_bytes
 from tagstream.table.schema.schema import arrow_to_avro, avro_to_arrow
-
-SCHEMA = pa.schema([
-    pa.field("i", pa.int32()), pa.field("s", pa.string()), pa.field("d", pa.float64()), pa.field("f", pa.float32()),
-    pa.field("c", pa.decimal128(20, 3)), pa.field("w", pa.binary(4)), pa.field("b", pa.binary()),
-    pa.field("l", pa.list_(pa.struct([("x", pa.int64()), ("y", pa.list_(pa.string()))]))),
-    pa.field("m", pa.map_(pa.string(), pa.struct([("q", pa.binary())]))),
-    pa.field("n", pa.struct([("u", pa.bool_()), ("v", pa.decimal128(5, 2))])),
-])  # fmt: skip
-NUMBERS = {32: (0, -1, 63, 64, -64, -65, 2**31 - 1, -(2**31)), 64: (0, 2**63 - 1, -(2**63), 8191, 8192)}
-
-
-def value(kind: pa.DataType, rnd: random.Random) -> Any:
-    """A value of a type, often one at a bound of it; sometimes null."""
-    t = pa.types
-    if rnd.random() < 0.2:
-        return None
-    if t.is_integer(kind):
-        return rnd.choice(NUMBERS[kind.bit_width])
-    if t.is_string(kind):
-        return rnd.choice(["", "ä", "long " * 40])
-    if t.is_fixed_size_binary(kind):
-        return rnd.randbytes(kind.byte_width)
-    if t.is_binary(kind):
-        return rnd.choice([b"", b"\0\1", b"x" * 200])
-    if t.is_floating(kind):
-        return rnd.choice([0.0, -1.5, 1e10])
-    if t.is_decimal(kind):
-        return decimal.Decimal(rnd.choice([0, 1, -1, 127, 128, -128, -129, 255, 256, 99999])) / 100
-    if t.is_boolean(kind):
-        return rnd.random() < 0.5
-    if t.is_list(kind):
-        return [value(kind.value_type, rnd) for _ in range(rnd.randrange(4))]
-    if t.is_map(kind):
-        return [(f"k{n}", value(kind.item_type, rnd)) for n in range(rnd.randrange(4))]
-    return {field.name: value(field.type, rnd) for field in kind}
+from tests.table.file_group.avro_rows import SCHEMA, random_rows
 
 
 def by_library(rows: pa.Table, avro: dict[str, Any]) -> list[bytes]:
@@ -69,8 +34,7 @@ def by_column(rows: pa.Table, avro: dict[str, Any]) -> list[bytes]:
 
 
 def test_random_rows_of_every_kind_of_type() -> None:
-    rnd = random.Random(1)
-    rows = pa.Table.from_pylist([{f.name: value(f.type, rnd) for f in SCHEMA} for _ in range(500)], schema=SCHEMA)
+    rows = random_rows(500, seed=1)
     avro = arrow_to_avro(SCHEMA, "t")
     for part in (rows, rows.slice(7, 100), pa.concat_tables([rows.slice(0, 3), rows.slice(3, 9)]), rows.slice(0, 0)):
         assert by_column(part, avro) == by_library(part, avro)

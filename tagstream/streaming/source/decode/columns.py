@@ -3,7 +3,7 @@
 The columns of a row that were not sent are stored as bits: bit i of the bytes (most significant first) is column i of
 the schema.
 
-Other functions decode bytes in texts (base64, hex) and numbers in bytes (big-endian two's complement).
+Other functions decode bytes in texts (base64, hex).
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tagstream.table.chunks import flat
+from tagstream.table.chunks import content, flat
 from tagstream.table.fields import path_of, struct_of
 
 Mask = npt.NDArray[np.bool_]
@@ -123,13 +122,11 @@ for _i, _c in enumerate(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz01
 _HEX = np.full(256, 255, np.uint8)
 for _i, _c in enumerate(b"0123456789abcdef"):
     _HEX[_c] = _HEX[ord(chr(_c).upper())] = _i
-_WIDEST = 16
-_HIGH = 10**38 >> 64  # upper half of 10**38: greater numbers have more than 38 digits, apart from a few that just fit
 
 
 def from_base64(texts: pa.Array) -> tuple[pa.Array, Mask]:
     """Bytes of base64 texts with padding, and the mask of invalid texts (which become empty)."""
-    length, begin, data = _content(texts)
+    length, begin, data = content(texts)
     wrong = (length % 4) != 0
     end = begin + length
     filled = length > 0
@@ -159,7 +156,7 @@ def from_base64(texts: pa.Array) -> tuple[pa.Array, Mask]:
 
 def from_hex(texts: pa.Array) -> tuple[pa.Array, Mask]:
     """Bytes of hexadecimal texts, and the mask of invalid texts (which become empty)."""
-    length, _, data = _content(texts)
+    length, _, data = content(texts)
     codes = _HEX[data]
     wrong = (length % 2) != 0
     wrong |= np.bincount(np.repeat(np.arange(len(length)), length)[codes == 255], minlength=len(length)) > 0
@@ -168,61 +165,6 @@ def from_hex(texts: pa.Array) -> tuple[pa.Array, Mask]:
         length = np.where(wrong, 0, length)
     pairs = codes.reshape(-1, 2)
     return _binary(length // 2, ((pairs[:, 0] << 4) | pairs[:, 1]).astype(np.uint8), texts), wrong
-
-
-def to_decimals(numbers: pa.Array, scale: int) -> tuple[pa.Array, Mask]:
-    """decimal128(38, scale) of big-endian two's complement numbers (binary), and the mask of those that do not fit."""
-    length, begin, data = _content(numbers)
-    words = np.zeros((len(length), _WIDEST), np.uint8)
-    wrong = np.zeros(len(length), np.bool_)
-    missing = nulls_of(numbers)
-    for width in np.unique(length).tolist():  # a loop over lengths, which are few
-        rows = np.flatnonzero((length == width) & ~missing)
-        if not len(rows):
-            continue
-        if width == 0:
-            wrong[rows] = True
-            continue
-        taken = data[begin[rows][:, None] + np.arange(width)]
-        if width > _WIDEST:
-            sign = np.where(taken[:, width - _WIDEST] & 0x80, 0xFF, 0).astype(np.uint8)
-            wrong[rows] = (taken[:, : width - _WIDEST] != sign[:, None]).any(axis=1)
-            words[rows] = taken[:, -_WIDEST:][:, ::-1]
-        else:
-            sign = np.where(taken[:, 0] & 0x80, 0xFF, 0).astype(np.uint8)
-            words[rows] = np.broadcast_to(sign[:, None], (len(rows), _WIDEST))
-            words[rows, :width] = taken[:, ::-1]
-    made = pa.Array.from_buffers(pa.decimal128(38, scale), len(length), [None, pa.py_buffer(words.tobytes())])
-    high = words.view(np.int64)[:, 1]
-    wrong |= (high >= _HIGH) | (high < -_HIGH)
-    return pc.if_else(pa.array(missing | wrong), pa.scalar(None, made.type), made), wrong
-
-
-def decimal_text(number: bytes, scale: int) -> str | None:
-    """The decimal text of one big-endian number of any length; None for no bytes."""
-    if not number:
-        return None
-    value = int.from_bytes(number, "big", signed=True)
-    digits = format(Decimal(abs(value)), "f")  # Python's str(int) is limited to some thousand digits
-    if scale < 0:
-        digits += "0" * -scale
-    elif scale:
-        digits = digits.rjust(scale + 1, "0")
-        digits = f"{digits[:-scale]}.{digits[-scale:]}"
-    return f"-{digits}" if value < 0 else digits
-
-
-def _content(values: pa.Array) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Bytes]:
-    """(length, begin, all bytes concatenated) of a binary or text column. Nulls are empty."""
-    filled = pc.fill_null(values.cast(pa.binary()), b"")
-    offsets = np.frombuffer(filled.buffers()[1], np.int32)[filled.offset : filled.offset + len(filled) + 1].astype(
-        np.int64
-    )
-    content = filled.buffers()[2]
-    data = np.frombuffer(content, np.uint8) if content is not None else np.zeros(0, np.uint8)
-    first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
-    begin = offsets[:-1] - first
-    return np.diff(offsets), begin, data[first:last]
 
 
 def _binary(length: npt.NDArray[np.int64], data: Bytes, like: pa.Array) -> pa.Array:

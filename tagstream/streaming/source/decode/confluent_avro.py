@@ -2,16 +2,16 @@
 writer's schema.
 
 No library reads single datums into columns, but some read container files. So the datums of one schema are joined to
-one block of a container file, each followed by its number in eight bytes. If the numbers are not read back unchanged, a
-datum was longer or shorter than its schema says. Datums that the fast reader rejects, or is not sure about, are decoded
-one by one with fastavro.
+one block of a container file, each followed by a number of its own in eight bytes. If the numbers are not read back
+unchanged, a datum was longer or shorter than its schema says. Datums that the fast reader rejects, or is not sure about,
+are decoded one by one with fastavro.
 """
 
 from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,26 +31,48 @@ from tagstream.streaming.source.decode.schema_names import avro_encoding, row_re
 from tagstream.streaming.source.decode.schema_registry import SchemaRegistry, UnknownSchemaError
 from tagstream.table.chunks import flat
 from tagstream.table.errors import ConfigError
-from tagstream.table.file_group.log_format import zigzag
+from tagstream.table.file_group.avro_reader import (
+    AvroReader,
+    container_block,
+    container_header,
+    plain_schema,
+    unions_of_types,
+)
 
-_SYNC = b"tagstream-datums"
 _MARK = 8
+# No byte twice: then no bytes between a datum and its number, with the begin of the number, look like the number.
+_FIRST = np.uint64(0x9E3779B97F4A1C05)
 _FEW = 16
-_MOST_TYPES = 2_000
 Rows = npt.NDArray[np.int64]
 
 
+class UnreadableSchemaError(Exception):
+    """A writer's schema whose datums cannot be read into columns."""
+
+
 class Datums:
-    """Decodes datums of one writer's schema. Logical types are ignored: the column's name determines its meaning."""
+    """Decodes datums of one writer's schema. Logical types are ignored: the column's name determines its meaning.
+
+    UnreadableSchemaError for a schema whose datums have no columns.
+    """
 
     def __init__(self, schema: dict[str, Any]) -> None:
-        plain = plain_schema(schema)
+        try:
+            plain = plain_schema(schema)
+        except ConfigError as e:
+            raise UnreadableSchemaError(str(e)) from e
+        several = next(unions_of_types(plain, str(schema.get("name", ""))), None)
+        if several is not None:
+            raise UnreadableSchemaError(f"field {several} is a union of several types, and a column of a table has one")
         self._schema = fastavro.parse_schema(json.loads(json.dumps(plain)))
         mark = {"type": "fixed", "name": "tagstream_mark", "size": _MARK}
         fields = [{"name": "v", "type": plain}, {"name": "at", "type": mark}]
-        self._header = _header({"type": "record", "name": "tagstream_datum", "fields": fields})
-        self._read = avro_reader()
-        self._kind = small_type(self._read(io.BytesIO(self._header)).schema.field("v").type)
+        self._header = container_header({"type": "record", "name": "tagstream_datum", "fields": fields})
+        self._reader = AvroReader()
+        try:
+            self._kind = self._reader.types(self._header).field("v").type
+        except ValueError as e:
+            raise UnreadableSchemaError(str(e)) from e
 
     def decode(self, datums: pa.Array) -> tuple[pa.Array, pa.Array]:
         """(struct array of the records, why a datum is invalid), both as long as ``datums`` (binary, without nulls)."""
@@ -82,21 +104,16 @@ class Datums:
 
     def _block(self, datums: pa.Array) -> pa.Array | None:
         n = len(datums)
-        numbers = np.arange(n, dtype=">u8").tobytes()
+        numbers = (np.arange(n, dtype=np.uint64) + _FIRST).astype(">u8").tobytes()
         marks = pa.Array.from_buffers(pa.binary(_MARK), n, [None, pa.py_buffer(numbers)])
         joined = pc.binary_join_element_wise(datums.cast(pa.binary()), marks.cast(pa.binary()), b"")
         data = joined.buffers()[2].to_pybytes()
-        content = self._header + zigzag(n) + zigzag(len(data)) + data + _SYNC
         try:
-            table = self._read(io.BytesIO(content))
-        except Exception:
+            found = self._reader.read([self._header, *container_block(data, n)], n)
+        except ValueError:
             return None
-        if table.num_rows != n:
-            return None
-        same = pc.equal(table.column("at").combine_chunks().cast(pa.binary(_MARK)), marks)
-        if not pc.all(same, min_count=0).as_py():
-            return None
-        return _small(table.column("v"))
+        same = pc.equal(found.field("at").cast(pa.binary(_MARK)), marks)
+        return found.field("v") if pc.all(same, min_count=0).as_py() else None
 
     def _one_by_one(
         self, datums: pa.Array, odd: list[int], found: list[tuple[Rows, pa.Array]], reasons: list[str | None]
@@ -123,84 +140,7 @@ class Datums:
 
 def check_reader() -> None:
     """ConfigError where the Avro reader is not installed."""
-    avro_reader()
-
-
-def avro_reader() -> Callable[[io.BytesIO], pa.Table]:
-    try:
-        from polars_avro import read_avro
-    except ImportError:
-        raise ConfigError("reading Avro needs polars-avro: pip install 'tagstream[avro]'") from None
-
-    def read(content: io.BytesIO) -> pa.Table:
-        table: pa.Table = read_avro(content).to_arrow()
-        return table
-
-    return read
-
-
-def _header(schema: dict[str, Any]) -> bytes:
-    out = io.BytesIO()
-    fastavro.writer(out, fastavro.parse_schema(schema), [], sync_marker=_SYNC)
-    return out.getvalue()
-
-
-def plain_schema(
-    avro: Any, space: str = "", names: dict[str, Any] | None = None, count: list[int] | None = None
-) -> Any:
-    """A schema without logical types, namespaces and additional attributes. A type that is named again is inserted
-    again.
-
-    (Readers do not agree on the namespace of a name without one.) ``names``: the types that were named before.
-    ``count``: number of named types so far.
-    """
-    names = {} if names is None else names
-    count = [0] if count is None else count
-    if isinstance(avro, list):
-        return [plain_schema(branch, space, names, count) for branch in avro]
-    if isinstance(avro, str):
-        known = names.get(avro) or names.get(f"{space}.{avro}")
-        return avro if known is None else plain_schema(known[0], known[1], names, count)
-    kind = avro["type"]
-    if isinstance(kind, dict | list):
-        return plain_schema(kind, space, names, count)
-    if kind in ("array", "map"):
-        part = "items" if kind == "array" else "values"
-        return {"type": kind, part: plain_schema(avro[part], space, names, count)}
-    if kind not in ("record", "error", "enum", "fixed"):
-        return kind
-    name = str(avro["name"])
-    inner = name.rpartition(".")[0] or avro.get("namespace", space)
-    names[f"{inner}.{name.rpartition('.')[2]}" if inner else name] = (avro, space)
-    count[0] += 1
-    if count[0] > _MOST_TYPES:
-        raise ConfigError(f"the Avro schema's type {name} contains itself, so it cannot be a row of a table")
-    out = {"type": "record" if kind == "error" else kind, "name": f"t{count[0]}"}
-    if kind in ("enum", "fixed"):
-        return out | {part: avro[part] for part in ("symbols", "size") if part in avro}
-    return out | {
-        "fields": [{"name": f["name"], "type": plain_schema(f["type"], inner, names, count)} for f in avro["fields"]]
-    }
-
-
-def _small(column: pa.ChunkedArray) -> pa.Array:
-    """The column without polars' large types."""
-    flat = column.combine_chunks()
-    flat = flat.chunk(0) if isinstance(flat, pa.ChunkedArray) else flat
-    return flat.cast(small_type(flat.type))
-
-
-def small_type(kind: pa.DataType) -> pa.DataType:
-    t = pa.types
-    if t.is_large_string(kind) or t.is_string_view(kind) or t.is_dictionary(kind):
-        return pa.string()
-    if t.is_large_binary(kind) or t.is_binary_view(kind):
-        return pa.binary()
-    if t.is_struct(kind):
-        return pa.struct([pa.field(f.name, small_type(f.type)) for f in kind])
-    if t.is_large_list(kind) or t.is_list(kind):
-        return pa.list_(small_type(kind.value_type))
-    return kind
+    AvroReader()
 
 
 _PREFIX = 5
@@ -258,6 +198,8 @@ class ConfluentAvro:
             writer = self._writer(number)
         except UnknownSchemaError as e:
             return self._none(len(values), str(e))
+        except UnreadableSchemaError as e:
+            return self._none(len(values), f"its Avro schema {number} cannot be read: {e}")
         if writer.rowless and self._envelopes:
             return self._none(len(values), NO_ROW)
         longest = int(pc.max(pc.binary_length(values)).as_py() or 0)

@@ -16,16 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tagstream.streaming.source.decode.columns import (
-    decimal_text,
     from_base64,
     from_hex,
     mask_of,
     nulls_of,
     only_where,
     text_where,
-    to_decimals,
 )
 from tagstream.table.fields import struct_of
+from tagstream.table.schema.decimals import decimal_text, to_decimals
 
 Kind = Literal["plain", "decimal", "variable", "bytes", "days", "ticks", "uuid", "nested"]
 BytesAs = Literal["base64", "hex", "raw"]

@@ -104,6 +104,42 @@ def test_broken_records_are_bad_and_their_neighbours_good(registry: schema_regis
     assert all("wire format" in reasons[i] for i in (9, 11, 13))
 
 
+@pytest.mark.parametrize("records", [1, 2, 40])
+def test_bytes_behind_a_datum_are_a_bad_record(records: int) -> None:
+    """A reader that reads to the end of all datums would never return."""
+    schema: dict[str, object] = {"type": "record", "name": "r", "fields": [{"name": "v", "type": "int"}]}
+    bodies = [_wire(1, schema, {"v": n})[5:] for n in range(records)]
+    for extra in (b"\0", b"\0" * 3, b"\2" * 8, b"\0" * 9, b"\0" * 20, b"\xff" * 40):
+        at = records // 2
+        found, reason = Datums(schema).decode(
+            pa.array([*bodies[:at], bodies[at] + extra, *bodies[at + 1 :]], pa.binary())
+        )
+        assert found.field("v").to_pylist()[:at] == list(range(at))
+        assert reason.to_pylist() == [
+            f"{len(extra)} bytes follow the Avro datum" if n == at else None for n in range(records)
+        ]
+
+
+def test_records_of_a_schema_without_columns_are_bad(capfd: pytest.CaptureFixture[str]) -> None:
+    """A union of several types, and a type that contains itself, in a writer's schema. Other schemas' records are good."""
+    good = {"type": "record", "name": "r", "fields": [{"name": "id", "type": "string"}, {"name": "n", "type": "int"}]}
+    of_one = {**good, "fields": [{"name": "id", "type": ["string"]}, {"name": "n", "type": ["null", "int"]}]}
+    several = {**good, "fields": [*good["fields"], {"name": "u", "type": ["null", "int", "string"]}]}
+    nested = {**good, "fields": [*good["fields"], {"name": "next", "type": ["null", "r"]}]}
+    schemas = {"1": good, "2": of_one, "3": several, "4": nested}
+    names = {number: {"schema": json.dumps(schema)} for number, schema in schemas.items()}
+    rows = {"1": {}, "2": {}, "3": {"u": "x"}, "4": {"next": None}}
+    with schema_registry.running(schema_registry.Registry(names, {})) as registry:
+        decode = decoder(good, ["id"], (), FormatRules("avro", registry=RegistryPlace(registry.url)))
+        values = [_wire(int(k), schemas[k], {"id": k, "n": 1, **more}) for k, more in rows.items()]
+        found = decode.keys(cdc.raw_batch([cdc.Message(0, n, None, value, {}) for n, value in enumerate(values)]))
+    reasons = found.column("reason").to_pylist()
+    assert reasons[:2] == [None, None]
+    assert "its Avro schema 3 cannot be read: field r.u is a union of several types" in reasons[2]
+    assert "its Avro schema 4 cannot be read: the Avro schema's type r contains itself" in reasons[3]
+    assert capfd.readouterr().err == ""
+
+
 def test_keys_may_be_json_where_values_are_avro(registry: schema_registry.Registry) -> None:
     rules = FormatRules("debezium-avro", registry=RegistryPlace(registry.url))
     decode, plain, model = decoder(cdc.schema_by_id(2), ["id"], (), rules), {}, Model()
