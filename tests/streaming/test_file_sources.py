@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 from datetime import UTC, date, datetime
@@ -16,8 +17,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tagstream.streaming.errors import BadRecordsError
+from tagstream.table.file_group.log_format import zigzag
 from tagstream.table.meta_client.hoodie_table import HoodieTable
 from tests.streaming.stream_case import UNSET, StreamCase
+from tests.streaming.test_bad_records import quarantined
 from tests.support import event_files
 from tests.support import events as ev
 from tests.support.compare import compare
@@ -104,6 +107,55 @@ def test_bad_records_are_in_the_quarantine_with_their_place(tmp_path: Path, spar
     report = case.run("--source-limit", "1000000", "--commit-on-errors", "--max-bad-records", "5")[0]
     assert (report.records, report.quarantined) == (4, 1)
     assert [row["id"] for row in rows_of(case)] == ["k0", "k1", "k2"]
+
+
+@pytest.mark.extended("the same decisions over another real stream")
+@pytest.mark.parametrize("form", FORMS)
+def test_texts_that_are_not_utf8_are_bad_records(
+    tmp_path: Path, spark: SparkSession, form: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In a key, in another column, and in a line of CSV with a field too many."""
+    case = case_of(tmp_path, spark, form)
+    put(case, "f", with_wrong_texts(form), tick=1)
+    report = case.run("--source-limit", "1000000", "--commit-on-errors", "--max-bad-records", "5")[0]
+    assert (report.records, report.quarantined) == (4, 3)
+    assert [row["id"] for row in rows_of(case)] == ["k3"]
+    found = [bad["reason"] for bad in quarantined(case)]
+    assert sum("UTF-8" in reason or "utf-8" in reason for reason in found) == (2 if form == "csv" else 3), found
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def with_wrong_texts(form: str) -> bytes:
+    """A file of the records k0 to k3, of which only the last one has no byte that is not UTF-8."""
+    rows = [ev.Event(f"k{n}", "part", n, name=f"name{n}").row() for n in range(4)]
+    wrong = {"k0": b"k\xff", "name1": b"nam\xe9!", "k2": b"\xfe"}
+    if form == "csv":
+        data = event_files.content("csv", [ev.Event(f"k{n}", "part", n, name=f"name{n}") for n in range(4)])
+        for text, raw in {**wrong, "k2": b"\xfe,k2"}.items():
+            data = data.replace(text.encode(), raw)
+        return data
+    for row in rows:
+        for name, value in row.items():
+            row[name] = wrong.get(value, value) if isinstance(value, str) else value
+            row[name] = row[name].encode() if isinstance(row[name], str) else row[name]
+    out = io.BytesIO()
+    if form == "avro":
+        raw = json.loads(json.dumps(ev.AVRO_SCHEMA).replace('"string"', '"bytes"'))
+        sync = b"0123456789abcdef"
+        fastavro.writer(out, ev.AVRO_SCHEMA, [], sync_marker=sync)  # bytes and texts have the same form in records
+        records = io.BytesIO()
+        for row in rows:
+            fastavro.schemaless_writer(records, fastavro.parse_schema(raw), row)
+        data = records.getvalue()
+        return b"".join([out.getvalue(), zigzag(len(rows)), zigzag(len(data)), data, sync])
+    fields = [pa.field(f.name, pa.binary() if pa.types.is_string(f.type) else f.type) for f in ev.ARROW_SCHEMA]
+    table = pa.Table.from_pylist(rows, pa.schema(fields))
+    texts = [
+        pa.Array.from_buffers(f.type, len(c), c.buffers()) if pa.types.is_string(f.type) else c
+        for f, c in zip(ev.ARROW_SCHEMA, (column.combine_chunks() for column in table.columns), strict=True)
+    ]
+    pq.write_table(pa.table(texts, names=ev.ARROW_SCHEMA.names), out)
+    return out.getvalue()
 
 
 @pytest.mark.extended("the same decisions over another real stream")

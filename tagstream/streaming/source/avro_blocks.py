@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain
+from typing import Any
 
 import fastavro
 import numpy as np
@@ -120,10 +121,14 @@ class AvroDecoder:
         return rows.flatten().cast(self._kind)
 
     def _alone(self, block: AvroBlock) -> pa.StructArray:
-        try:
-            return self._reader.read([self._header(block.sync, self._codec), block.raw], block.count)
-        except ValueError:
-            return self._one_by_one(block)
+        """The records of a block. Texts may be no UTF-8: bytes have the same form, and whoever needs texts checks them."""
+        for schema in (self._plain, _bytes_for_texts(self._plain)):
+            try:
+                found = self._reader.read([self._header(block.sync, self._codec, schema), block.raw], block.count)
+                return found.view(self._kind)
+            except (ValueError, pa.ArrowException):
+                continue
+        return self._one_by_one(block)
 
     def _one_by_one(self, block: AvroBlock) -> pa.StructArray:
         """A block by the slow reader, where the fast one has failed."""
@@ -137,10 +142,21 @@ class AvroDecoder:
             why = f"{type(e).__name__}: {str(e)[:120]}"
         raise DamagedFileError(f"the block at byte {block.start:,} cannot be decoded ({why}; codec {self._codec})")
 
-    def _header(self, sync: bytes, codec: str) -> bytes:
-        meta = {b"avro.schema": json.dumps(self._plain).encode(), b"avro.codec": codec.encode("latin-1")}
+    def _header(self, sync: bytes, codec: str, schema: Any = None) -> bytes:
+        meta = {b"avro.schema": json.dumps(schema or self._plain).encode(), b"avro.codec": codec.encode("latin-1")}
         entries = b"".join(zigzag(len(part)) + part for pair in meta.items() for part in pair)
         return MAGIC + zigzag(len(meta)) + entries + zigzag(0) + sync
+
+
+def _bytes_for_texts(plain: Any) -> Any:
+    if isinstance(plain, list):
+        return [_bytes_for_texts(branch) for branch in plain]
+    if not isinstance(plain, dict):
+        return "bytes" if plain == "string" else plain
+    parts = {part: _bytes_for_texts(plain[part]) for part in ("items", "values") if part in plain}
+    if "fields" in plain:
+        parts["fields"] = [{**field, "type": _bytes_for_texts(field["type"])} for field in plain["fields"]]
+    return {**plain, **parts}
 
 
 def _snappy(data: memoryview) -> bytes:

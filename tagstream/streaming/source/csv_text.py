@@ -14,8 +14,10 @@ from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 Offsets = npt.NDArray[np.int64]
+_PIECE = 4096
 Mask = npt.NDArray[np.bool_]
 _NEWLINE, _RETURN = 10, 13
 
@@ -124,6 +126,31 @@ def _scanned(data: bytes, dialect: CsvDialect) -> Offsets:
         ends.append(end)
         at = end
     return np.array(ends, np.int64)
+
+
+def not_utf8(data: bytes, starts: Offsets) -> list[int]:
+    """The records, by their begins, that are not UTF-8. A loop over pieces of data in which some record is not."""
+    try:
+        pa.array([data], pa.large_binary()).cast(pa.large_string())
+    except pa.ArrowInvalid:
+        pass
+    else:
+        return []
+    found: list[int] = []
+    at, piece = 0, 0
+    while at < len(data):
+        # From one record's begin to another's: an error has a copy of the bytes that it is about.
+        last = max(piece + 1, int(np.searchsorted(starts, at + _PIECE)))
+        end = int(starts[last]) if last < len(starts) else len(data)
+        try:
+            data[at:end].decode()
+        except UnicodeDecodeError as e:
+            piece = int(np.searchsorted(starts, at + e.start, "right")) - 1
+            found.append(max(piece, 0))
+            last = piece + 1
+            end = int(starts[last]) if last < len(starts) else len(data)
+        at, piece = end, last
+    return found
 
 
 def fields_of(record: bytes, dialect: CsvDialect) -> list[tuple[bytes, bool]] | str:

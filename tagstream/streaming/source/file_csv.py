@@ -20,7 +20,15 @@ import pyarrow.compute as pc
 from pyarrow import csv as pcsv
 
 from tagstream.streaming.errors import SourceError
-from tagstream.streaming.source.csv_text import CsvDialect, Offsets, fields_of, is_regular, quotes_of, record_ends
+from tagstream.streaming.source.csv_text import (
+    CsvDialect,
+    Offsets,
+    fields_of,
+    is_regular,
+    not_utf8,
+    quotes_of,
+    record_ends,
+)
 from tagstream.streaming.source.decode.columns import mask_of
 from tagstream.streaming.source.decode.record_format import FAULT
 from tagstream.streaming.source.source_file import DamagedFileError, FilePart, SourceFile, content
@@ -197,16 +205,17 @@ class CsvFiles:
         return columns, pa.array(faults, pa.string())
 
     def _needs_scan(self, data: bytes, starts: Offsets) -> np.ndarray:
-        """Mask of the records with text that Arrow's reader reads in another way."""
+        """Mask of the records with text that Arrow's reader reads in another way, or cannot name in an error."""
         dialect, count = self.dialect, len(starts)
         if any(self.trims) or self.empty_value:
             return np.ones(count, np.bool_)
+        slow = np.zeros(count, np.bool_)
+        slow[not_utf8(data, starts)] = True
         if not dialect.quote or dialect.quote not in data:
-            return np.zeros(count, np.bool_)
+            return slow
         quotes = quotes_of(data, dialect)
         if len(quotes) % 2 or not is_regular(data, quotes, dialect):
             return np.ones(count, np.bool_)
-        slow = np.zeros(count, np.bool_)
         if not dialect.has_escape or dialect.escape not in data:
             return slow
         array = np.frombuffer(data, np.uint8)

@@ -8,11 +8,12 @@ import json
 import random
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from tagstream.streaming.errors import SourceError
-from tagstream.streaming.source.csv_text import CsvDialect, fields_of, record_ends
+from tagstream.streaming.source.csv_text import CsvDialect, fields_of, not_utf8, record_ends
 from tagstream.streaming.source.decode.record_format import FAULT
 from tagstream.streaming.source.file_csv import CsvFiles
 from tagstream.streaming.source.source_file import FilePart
@@ -126,3 +127,27 @@ def test_records_of_pythons_writer_at_any_cut(tmp_path: Path, dialect: CsvDialec
         assert not isinstance(found, str)
         assert [text.decode() for text, _ in found] == row
     assert read(tmp_path, data, CsvFiles(dialect, columns=("a", "b", "c"))) == [tuple(row) for row in rows]
+
+
+@pytest.mark.parametrize("share", [0, 0.01, 0.5, 1])
+def test_records_that_are_not_utf8(share: float) -> None:
+    rnd = random.Random(9)
+    for _ in range(30):
+        records: list[bytes] = []
+        for _ in range(rnd.randrange(1, 300)):
+            record = f"ä{rnd.randrange(10**6)},".encode() * rnd.randrange(1, 90)
+            at = rnd.randrange(len(record))
+            records.append((record[:at] + b"\xff" + record[at:] if rnd.random() < share else record) + b"\n")
+        starts = np.cumsum([0, *(len(record) for record in records)])[:-1]
+        expected = [n for n, record in enumerate(records) if "\ufffd" in record.decode(errors="replace")]
+        assert not_utf8(b"".join(records), starts) == expected
+
+
+def test_a_record_that_is_not_utf8_and_has_a_field_too_many(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Arrow's reader would print an error of its own."""
+    (bad, good) = read(
+        tmp_path, b"1,2\n\xfe,2,3,4\n5,6,7\n"[4:], CsvFiles(CsvDialect(), header=False, columns=("a", "b", "c"))
+    )
+    assert bad == "has 4 fields, where the schema has 3 columns"
+    assert good == ("5", "6", "7")
+    assert capfd.readouterr().err == ""

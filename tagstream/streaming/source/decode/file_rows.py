@@ -19,10 +19,11 @@ from tagstream.streaming.source.decode.arrow_columns import wrong_texts
 from tagstream.streaming.source.decode.columns import mask_of, text_where
 from tagstream.streaming.source.decode.connect_json import finished
 from tagstream.streaming.source.decode.encodings import PLAIN, Encoding
-from tagstream.streaming.source.decode.file_values import missing, typed
+from tagstream.streaming.source.decode.file_values import missing, stored, typed
 from tagstream.streaming.source.decode.plain_json import DELETED, operation_deletes
 from tagstream.streaming.source.decode.record_format import NO_FACTS, DecodeRules, Events, Facts, Watch
 from tagstream.streaming.source.decode.schema_names import avro_encoding, row_record, writer_fields
+from tagstream.streaming.source.decode.text_bytes import only_utf8
 from tagstream.streaming.source.decode.typed_rows import ROW, may_lack_all, missing_values, row_lines, rows_avro
 
 AVRO_SCHEMA, ARROW_SCHEMA = b"tagstream.avro", b"tagstream.arrow"
@@ -76,24 +77,27 @@ class FileRows:
             if at is None:
                 columns.append(missing(field, known, len(given)))
                 continue
-            array, why = typed(given.field(at), field, self._rules, known)
+            texts, wrong = only_utf8(stored(given.field(at)), field.name)
+            array, why = typed(texts, field, self._rules, known)
             columns.append(array)
-            reason = reason if why is None else pc.coalesce(reason, why)
+            reason = pc.coalesce(reason, *(each for each in (wrong, why) if each is not None))
         return pa.Table.from_arrays(columns, schema=self._columns), reason
 
     def _of_avro(self, given: pa.StructArray, schema: bytes) -> tuple[pa.Table, pa.Array]:
         if schema not in self._writers:
             self._writers[schema] = _Writer(json.loads(schema), self._columns.names, self._facts)
         writer = self._writers[schema]
-        wire = {
-            name: given.field(at)
+        found = {
+            name: only_utf8(given.field(at), name)
             for name, field in writer.fields.items()
             if (at := given.type.get_field_index(field)) >= 0
         }
+        wire = {name: values for name, (values, _) in found.items()}
+        wrong = [why for _, why in found.values() if why is not None]
         table = pa.table(wire) if wire else pa.table({"": pa.nulls(len(given))})
         used = {name: writer.encodings.get(name, PLAIN) for name in self._columns.names}
-        nothing = pa.nulls(len(given), pa.string())
-        return finished(table, nothing, self._columns, used, "raw", self._facts, truncate=self._rules.truncate_times)
+        reason = pc.coalesce(*wrong, pa.nulls(len(given), pa.string()))
+        return finished(table, reason, self._columns, used, "raw", self._facts, truncate=self._rules.truncate_times)
 
     def _notice(self, batch: pa.RecordBatch, metadata: Mapping[bytes, bytes]) -> None:
         """Report the schema of the batch's file."""

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 
 from tagstream.streaming.source.decode.columns import Mask, mask_of, nulls_of, text_where
 from tagstream.streaming.source.decode.record_format import Events
+from tagstream.streaming.source.decode.text_bytes import only_utf8, python_values
 from tagstream.table.chunks import flat
 from tagstream.table.errors import ConfigError, UnsupportedTableError
 from tagstream.table.schema.schema import arrow_to_avro, avro_json, storage_schema, user_schema
@@ -199,11 +200,10 @@ class TypedRows:
         ):  # the table stores the mark: null is not a delete
             columns[self._delete] = pc.fill_null(columns[self._delete], False)
         deleted = mask_of(columns[self._delete]) if self._delete in columns else np.zeros(count, np.bool_)
-        rows = pa.Table.from_arrays(
-            [_column(columns.get(field.name), field, count) for field in self._columns],
-            schema=self._columns,
-        )
-        reason = missing_values(rows, self._schema, ~deleted)
+        made = [only_utf8(_column(columns.get(field.name), field, count), field.name) for field in self._columns]
+        rows = pa.Table.from_arrays([values for values, _ in made], schema=self._columns)
+        wrong = [why for _, why in made if why is not None]
+        reason = pc.coalesce(*wrong, missing_values(rows, self._schema, ~deleted))
         nothing = np.zeros(count, np.bool_)
         return Events(batch, rows, reason, deleted, nothing, nothing, lines=lambda bad: row_lines(given, bad))
 
@@ -226,8 +226,12 @@ def row_lines(rows: pa.StructArray, wanted: Mask) -> pa.Array:
     """The rows as JSON where the mask is true, else null. A loop over rows, since bad rows are few and each is one
     line.
     """
-    taken = rows.filter(pa.array(wanted)).to_pylist()
-    lines = pa.array([json.dumps(row, default=_as_text, ensure_ascii=False).encode() for row in taken], pa.binary())
+    # Bytes that are not UTF-8 stay as they are: a line that is replayed is bad again.
+    taken = python_values(rows.filter(pa.array(wanted)))
+    lines = pa.array(
+        [json.dumps(row, default=_as_text, ensure_ascii=False).encode(errors="surrogateescape") for row in taken],
+        pa.binary(),
+    )
     if len(lines) == len(rows):
         return lines
     place = np.cumsum(wanted) - 1
