@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from tagstream.table.errors import ConfigError
 from tagstream.table.file_group.log_format import zigzag
+from tagstream.table.schema.schema import full_name
 
 SYNC = b"tagstream-datums"
 _MOST_TYPES = 2_000
@@ -114,13 +115,11 @@ class _Plain:
         return self._of_named(avro, space) if kind in ("record", "error", "enum", "fixed") else kind
 
     def _of_named(self, avro: Any, space: str) -> dict[str, Any]:
-        name = str(avro["name"])
-        inner = name.rpartition(".")[0] or avro.get("namespace", space)
-        full = f"{inner}.{name.rpartition('.')[2]}" if inner else name
+        inner, full = full_name(avro, space)
         self._named[full] = (avro, space)
         self._count += 1
         if full in self._open:
-            raise ConfigError(f"the Avro schema's type {name} contains itself, so it cannot be a row of a table")
+            raise ConfigError(f"the Avro schema's type {full} contains itself, so it cannot be a row of a table")
         if self._count > _MOST_TYPES:
             raise ConfigError(f"the Avro schema uses its types more than {_MOST_TYPES:,} times")
         out = {"type": "record" if avro["type"] == "error" else avro["type"], "name": f"t{self._count}"}

@@ -104,7 +104,7 @@ def full_name(avro: Mapping[str, Any], namespace: str) -> tuple[str, str]:
     name: str = avro["name"]
     if "." in name:
         return name.rpartition(".")[0], name
-    own = avro.get("namespace", namespace)
+    own = avro.get("namespace", namespace) or ""
     return own, f"{own}.{name}" if own else name
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 from tagstream.streaming.errors import SourceError
+from tagstream.table.schema.schema import full_name
 
 # The variable with name and password of the registry. Tasks read it, so these are never in the data sent to tasks.
 USER_INFO_ENV = "TAGSTREAM_SCHEMA_REGISTRY_USER_INFO"
@@ -178,21 +179,13 @@ def types_in(schema: Any, space: str = "") -> dict[str, Any]:
     elif isinstance(schema, dict):
         kind = schema.get("type")
         if kind in _NAMED and "name" in schema:
-            name, space = _full_name(schema, space)
+            space, name = full_name(schema, space)
             found[name] = {**schema, "name": name.rpartition(".")[2], "namespace": space}
         for inner in (kind if not isinstance(kind, str) else None, schema.get("items"), schema.get("values")):
             found |= types_in(inner, space)
         for field in schema.get("fields") or ():
             found |= types_in(field.get("type"), space)
     return found
-
-
-def _full_name(schema: Mapping[str, Any], space: str) -> tuple[str, str]:
-    """(full name, namespace) of a type that is defined in a namespace."""
-    name = str(schema["name"])
-    own = name.rpartition(".")[0] or schema.get("namespace", space) or ""
-    last = name.rpartition(".")[2]
-    return (f"{own}.{last}" if own else last), own
 
 
 def _walk(schema: Any, space: str, others: Mapping[str, Any], known: set[str]) -> Any:
@@ -204,7 +197,7 @@ def _walk(schema: Any, space: str, others: Mapping[str, Any], known: set[str]) -
         return schema
     kind, out = schema.get("type"), dict(schema)
     if kind in _NAMED:
-        name, space = _full_name(schema, space)
+        space, name = full_name(schema, space)
         known.add(name)
         if "fields" in schema:
             out["fields"] = [{**f, "type": _walk(f["type"], space, others, known)} for f in schema["fields"]]
