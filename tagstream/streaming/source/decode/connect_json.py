@@ -92,7 +92,7 @@ def finished(
         if field.name not in wire.column_names:
             default = (facts or {}).get(field.name, NO_FACTS).default
             value = pa.scalar(None, field.type) if default is None else pa.scalar(default).cast(field.type)
-            columns.append(pa.repeat(value, wire.num_rows))
+            columns.append(pa.repeat(value, len(reason)))  # a table without columns has no rows
             continue
         array, why = finish(flat(wire.column(field.name)), encodings[field.name], field, bytes_as, truncate=truncate)
         columns.append(array)
