@@ -189,7 +189,9 @@ def fitted(column: pa.Array, field: pa.Field) -> tuple[pa.Array, pa.Array | None
             why.append(None)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
             good.append(pa.nulls(1, field.type))
-            why.append(f"field {field.name}: {str(one[0].as_py())[:40]} does not fit {field.type}")
+            why.append(
+                None if one.null_count else f"field {field.name}: {str(one[0].as_py())[:40]} does not fit {field.type}"
+            )
     return pa.concat_arrays(good) if good else pa.array([], field.type), pa.array(why, pa.string())
 
 

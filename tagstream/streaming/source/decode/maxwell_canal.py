@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from tagstream.streaming.source.decode.arrow_columns import latin1_bytes
 from tagstream.streaming.source.decode.columns import mask_of, nulls_of, text_where
 from tagstream.streaming.source.decode.encodings import fitted
+from tagstream.streaming.source.decode.file_values import typed
 from tagstream.streaming.source.decode.json_decoder import JsonDecoder
 from tagstream.streaming.source.decode.plain_json import without_blank_lines
 from tagstream.streaming.source.decode.record_decoder import Path
@@ -177,6 +178,7 @@ class CanalJson:
         self._gate = gate or TableFilter(SourceTables())
         self._names = NameReader(self._gate, [(("database",), (), ("table",))])
         self._truncate_fails = truncate == "fail"
+        self._rules = rules
         self._generator = generator
         self._schema = pa.schema([f.with_nullable(True) for f in schema])
         self._required = [f.name for f in schema if not f.nullable]
@@ -248,6 +250,8 @@ class CanalJson:
             if pa.types.is_timestamp(field.type) and field.type.tz:  # its texts have no zone and are read as UTC
                 local, why = fitted(text, field.with_type(pa.timestamp(field.type.unit)))
                 column = local.cast(field.type)
+            elif pa.types.is_time(field.type) or pa.types.is_nested(field.type):  # Arrow casts no text to them
+                column, why = typed(text, field, self._rules)
             else:
                 column, why = fitted(text, field)
             columns.append(column)
