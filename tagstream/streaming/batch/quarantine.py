@@ -66,12 +66,16 @@ def first_reason(quarantine: Storage, batch_id: int) -> str:
     none.
     """
     for _, _, record in read_quarantine(quarantine, batch_id):
-        where = " ".join(
-            f"{name} {record[name]}" for name in ("topic", "partition", "path", "offset") if name in record
-        )
+        where = _where(record)
         reason = " ".join(str(record["reason"]).split())
         return f"The first ({where}): {reason if len(reason) <= _SHOWN else reason[:_SHOWN] + '...'}. "
     return ""
+
+
+def _where(record: Mapping[str, Any]) -> str:
+    if record.get("topic") == "":  # of a DataFrame, whose rows have no position in a source
+        return f"row {record['offset']} of task {record['partition']}"
+    return " ".join(f"{name} {record[name]}" for name in ("topic", "partition", "path", "offset") if name in record)
 
 
 def _decoded(text: str | None) -> bytes | None:

@@ -23,7 +23,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from tagstream.index.registry import INDEX_TYPES, STATE
-from tagstream.spark_release import arrow_schema
 from tagstream.streaming.job.job import open_table, stream
 from tagstream.streaming.job.preflight import SparkNeeds, check_start, check_stream
 from tagstream.streaming.job.upsert_query import LogLines, Run, show_lines
@@ -32,7 +31,7 @@ from tagstream.streaming.monitor.watch import Watch
 from tagstream.streaming.options.options import Options, build_options
 from tagstream.streaming.options.registry import REGISTRY
 from tagstream.streaming.process import CrashPlan, clock_from_env
-from tagstream.streaming.source.dataframe import Frame, stateful_operator
+from tagstream.streaming.source.dataframe import Frame, columns_of, stateful_operator
 from tagstream.streaming.source.decode.plain_json import DELETED
 from tagstream.streaming.source.decode.typed_rows import rows_avro
 from tagstream.streaming.source.packed import ROWS_PER_BATCH
@@ -298,7 +297,7 @@ def upsert(
     columns = {"key": key, "partition_by": partition_by, "order_by": order_by}
     entries = entries_of(path, checkpoint, columns, options)
     mark = next((entry.value for entry in reversed(entries) if entry.key == _DELETE_FIELD), DELETED)
-    told = build_options(entries, frame_schema=rows_avro(arrow_schema(df.schema), mark, "the DataFrame"))
+    told = build_options(entries, frame_schema=rows_avro(columns_of(df.schema, "the DataFrame"), mark, "the DataFrame"))
     told = replace(told, table=replace(told.table, name=told.table.name or default_name(path)))
     check_plan(df, state_index=told.state_index)
     clock_ms = clock_from_env(os.environ)

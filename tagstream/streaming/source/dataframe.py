@@ -15,9 +15,12 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
+from tagstream.spark_release import arrow_schema
 from tagstream.streaming.source.decode.key_decoder import HEADERS
 from tagstream.streaming.source.decode.typed_rows import with_row
 from tagstream.streaming.source.decode_spec import DecodeSpec, cached_decoder
@@ -160,3 +163,16 @@ def _offender(plan: Any) -> str | None:
     if name in ("Join", "LateralJoin") and sum(child.isStreaming() for child in children) > 1:
         return "Join of the records with themselves"
     return next((found for child in children if (found := _offender(child)) is not None), None)
+
+
+def columns_of(schema: StructType, what: str) -> pa.Schema:
+    """The Arrow columns of ``what``, a DataFrame. ConfigError names a column whose type Arrow does not have."""
+    for field in schema:
+        try:
+            arrow_schema(StructType([field]))
+        except (PySparkException, pa.ArrowException, ValueError) as e:
+            raise ConfigError(
+                f"column {field.name!r} of {what} has the type {field.dataType.simpleString()}, which Hudi tables do not "
+                "have; cast the column, or leave it out"
+            ) from e
+    return arrow_schema(schema)

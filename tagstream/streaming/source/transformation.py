@@ -26,12 +26,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from tagstream.spark_release import arrow_schema
 from tagstream.streaming.options.options import Options
 from tagstream.streaming.options.record_options import OPERATION
 from tagstream.streaming.options.transformer_options import TransformerOption
 from tagstream.streaming.record_formats import AVRO_FILES, HUDI_ROWS, PARQUET_FILES
-from tagstream.streaming.source.dataframe import check_stateless, keyed_rows
+from tagstream.streaming.source.dataframe import check_stateless, columns_of, keyed_rows
 from tagstream.streaming.source.decode.file_rows import FileRows
 from tagstream.streaming.source.decode.key_decoder import KeyDecoder
 from tagstream.streaming.source.decode.plain_json import PlainJson, with_delete_mark
@@ -172,7 +171,7 @@ def with_transformed_schema(spark: SparkSession, options: Options) -> Options:
     source = source_schema(options)
     columns = records_schema(source)
     rows = apply_chain(spark.createDataFrame([], columns), options.source.transformers, mark)
-    given = arrow_schema(rows.schema)
+    given = columns_of(rows.schema, "the transformed records")
     told = pa.schema([field for field in given if field.name != RECORD])
     avro = rows_avro(told, mark, "the transformed records")
     return replace(options, source=replace(options.source, frame_schema=avro, transformed_from=source))

@@ -248,6 +248,17 @@ def test_a_wider_type_and_a_new_column_against_the_tables(tmp_path: Path, spark:
         case.run(case.frame().withColumn("ts", F.col("ts").cast("string")))
 
 
+def test_rows_with_texts_that_are_not_utf8_are_bad_records(tmp_path: Path, spark: SparkSession) -> None:
+    """Spark casts any bytes to a string. The message names the row, which has no position in a source."""
+    case = FrameCase(tmp_path, spark)
+    ev.write_files([ev.Event("k1", "p0", 1, name="good"), ev.Event("k2", "p0", 1, name="bad")], case.source, 1)
+    wrong = F.expr("case when name = 'bad' then cast(X'61ff' as string) else name end")
+    frame = case.frame().withColumn("name", wrong)
+    with pytest.raises(BadRecordsError, match=r"The first \(row 0 of task 0\): field name: a text is not UTF-8"):
+        case.run(frame)
+    assert [row["id"] for row in read_table(case.table).to_pylist()] == ["k1"]
+
+
 def test_what_cannot_be_a_stream_is_refused_by_name(tmp_path: Path, spark: SparkSession) -> None:
     case = FrameCase(tmp_path, spark)
     good, path, checkpoint = case.frame(), str(case.table), str(case.checkpoint)
@@ -267,6 +278,12 @@ def test_what_cannot_be_a_stream_is_refused_by_name(tmp_path: Path, spark: Spark
     refused("is the argument path", hoodie_base_path="x")
     refused("rows of a DataFrame have no order", hoodie_table_ordering_fields="")
     refused("it marks deletes and must be boolean", tagstream_delete_field="ts")
+    for kind, made in {"map<void,void>": "map()", "interval year": "make_ym_interval(1, 0)"}.items():
+        refused(
+            f"column 'odd' of the DataFrame has the type {kind}.*; cast the column",
+            good.withColumn("odd", F.expr(made)),
+        )
+    refused("column 'odd' has the Arrow type map<int32", good.withColumn("odd", F.expr("map(1, 'x')")))
     refused("ordering field 'nope' is not a column of the DataFrame", hoodie_table_ordering_fields="nope")
     assert not case.table.exists()
 
