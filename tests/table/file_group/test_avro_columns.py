@@ -118,6 +118,18 @@ def test_changes_with_and_without_images(mode: LoggingMode) -> None:
             assert read.column(name).to_pylist() == changes.column(name).to_pylist()
 
 
+def test_few_records_need_no_reader_of_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(
+        "tagstream.table.file_group.log_file.columns_of", lambda _records, count, *_: asked.append(count)
+    )
+    avro = record("int")
+    for count in (499, 500):
+        content = framed([{"v0": n} for n in range(count)], avro)
+        assert decode(content, json.dumps(avro), "here").num_rows == count
+    assert asked == [500]
+
+
 def test_unions_of_several_types_are_left_to_the_reader_of_records(capfd: pytest.CaptureFixture[str]) -> None:
     """The reader of columns would end in a panic, and print it."""
     avro = record("int", ["null", "int", "string"])

@@ -18,6 +18,8 @@ def only_utf8(values: pa.Array, name: str) -> tuple[pa.Array, pa.Array | None]:
     """(the column ``name``, with null where a text at any depth is not UTF-8; why, null for others, or None for no such
     text).
     """
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
     if not _has_texts(values.type) or _is_valid(values):
         return values, None
     mask = np.zeros(len(values), np.bool_)

@@ -55,6 +55,14 @@ def test_the_rows_of_every_type_of_column(kind: pa.DataType, good: Any, bad: Any
             kept.validate(full=True)
 
 
+def test_a_dictionary_of_texts() -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0], pa.int8()), texts([b"a", b"\xff"], TEXTS))
+    kept, why = only_utf8(column, "c")
+    assert why is not None
+    assert kept.to_pylist() == ["a", None, None, "a"]
+    assert why.to_pylist() == [None, "field c: a text is not UTF-8", None, None]
+
+
 def test_python_values_have_every_byte() -> None:
     kind = pa.struct([("s", TEXTS), ("l", pa.list_(TEXTS)), ("m", pa.map_(TEXTS, TEXTS)), ("b", BYTES)])
     rows = texts([{"s": b"a\xff", "l": [b"\xfe", None], "m": [(b"k", b"\xe9")], "b": b"\0"}, None], kind)
