@@ -80,7 +80,8 @@ class FileRows:
             texts, wrong = only_utf8(stored(given.field(at)), field.name)
             array, why = typed(texts, field, self._rules, known)
             columns.append(array)
-            reason = pc.coalesce(reason, *(each for each in (wrong, why) if each is not None))
+            for each in (wrong, why):
+                reason = reason if each is None else pc.coalesce(reason, each)
         return pa.Table.from_arrays(columns, schema=self._columns), reason
 
     def _of_avro(self, given: pa.StructArray, schema: bytes) -> tuple[pa.Table, pa.Array]:

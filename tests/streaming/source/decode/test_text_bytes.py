@@ -55,6 +55,18 @@ def test_the_rows_of_every_type_of_column(kind: pa.DataType, good: Any, bad: Any
             kept.validate(full=True)
 
 
+def test_texts_that_are_only_together_utf8() -> None:
+    """Each of two texts has half a character."""
+    column = texts([b"ok", b"a\xc3", b"\xa4b", "ä".encode(), None], TEXTS)
+    for values in (column, column.slice(1), texts([[b"\xc3", b"\xa4"]], pa.list_(TEXTS))):
+        kept, why = only_utf8(values, "c")
+        assert why is not None
+        kept.validate(full=True)
+    assert only_utf8(column.slice(3), "c")[1] is None
+    assert only_utf8(texts([], TEXTS), "c")[1] is None
+    assert only_utf8(texts([None, b""], TEXTS), "c")[1] is None
+
+
 def test_a_dictionary_of_texts() -> None:
     column = pa.DictionaryArray.from_arrays(pa.array([0, 1, None, 0], pa.int8()), texts([b"a", b"\xff"], TEXTS))
     kept, why = only_utf8(column, "c")
