@@ -28,8 +28,7 @@ from tagstream.table.file_group.avro_reader import (
     AvroReader,
     container_block,
     container_header,
-    plain_schema,
-    unions_of_types,
+    readable_schema,
 )
 from tagstream.table.file_group.log_format import zigzag
 
@@ -64,17 +63,12 @@ class AvroDecoder:
     """Decodes blocks of one writer's schema. Logical types are ignored here: ``FileRows`` knows them from the schema."""
 
     def __init__(self, schema: str, codec: str, where: str) -> None:
-        given = json.loads(schema)
         try:
-            self._plain = plain_schema(given)
+            self._plain = readable_schema(json.loads(schema))
         except ConfigError as e:
-            raise SourceError(f"source file {where}: {e}; remove it from the source folder") from e
-        several = next(unions_of_types(self._plain, str(given.get("name"))), None)
-        if several is not None:
             raise SourceError(
-                f"source file {where}: field {several} is a union of several types, and a column of a table has one; "
-                "write the file with one type, or remove it from the source folder"
-            )
+                f"source file {where}: {e}; remove it from the source folder, or write it with another schema"
+            ) from e
         self._codec = codec
         self._reader = AvroReader()
         try:

@@ -20,8 +20,7 @@ from tagstream.table.file_group.avro_reader import (
     AvroReader,
     container_block,
     container_header,
-    plain_schema,
-    unions_of_types,
+    readable_schema,
 )
 from tagstream.table.file_group.log_format import I32
 from tagstream.table.schema.decimals import to_decimals
@@ -64,10 +63,8 @@ def _reader() -> AvroReader | None:
 def _header(avro_json: str) -> bytes | None:
     """The begin of a container file of records with their lengths; None for a schema that the reader cannot read."""
     try:
-        plain: dict[str, Any] = plain_schema(json.loads(avro_json))
+        plain: dict[str, Any] = readable_schema(json.loads(avro_json))
     except ConfigError:
-        return None
-    if next(unions_of_types(plain, ""), None) is not None:
         return None
     length = {"name": _LENGTH, "type": {"type": "fixed", "name": _LENGTH, "size": I32.size}}
     return container_header({**plain, "fields": [length, *plain["fields"]]})

@@ -24,10 +24,9 @@ _MOST_TYPES = 2_000
 
 
 class AvroReader:
-    """Reads container files whose schema is one of :func:`plain_schema`.
+    """Reads container files whose schema is one of :func:`readable_schema`.
 
-    Methods raise ValueError for content that cannot be read. A schema with one of :func:`unions_of_types` must not come
-    here.
+    Methods raise ValueError for content that cannot be read.
     """
 
     def __init__(self) -> None:
@@ -90,6 +89,15 @@ def plain_schema(avro: Any) -> Any:
     ConfigError for a type that contains itself.
     """
     return _Plain().of(avro, "")
+
+
+def readable_schema(avro: dict[str, Any]) -> Any:
+    """A schema as of :func:`plain_schema`. ConfigError also for a union of several types: it cannot be one column."""
+    plain = plain_schema(avro)
+    several = next(unions_of_types(plain, str(avro.get("name", ""))), None)
+    if several is not None:
+        raise ConfigError(f"field {several} is a union of several types, and a column of a table has one")
+    return plain
 
 
 class _Plain:

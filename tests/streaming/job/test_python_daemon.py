@@ -37,7 +37,7 @@ def test_a_jvm_that_has_hung_up_is_no_news() -> None:
     assert (told.returncode, "BrokenPipeError" in told.stderr) == (0, True), "as Spark's own daemon does"
     told = run("hush()", _HUNG_UP)
     assert (told.returncode, told.stderr) == (0, "")
-    assert "Bad file descriptor" in run("hush()", _CLOSED).stderr, "another error is told"
+    assert "Bad file descriptor" in run("hush()", _CLOSED).stderr, "another error is printed"
 
 
 # The daemon itself, as Spark starts it; its worker waits for the end of the connection before it answers.
@@ -85,9 +85,9 @@ def told_by_a_daemon(first: str, kill_worker: bool, what: str = "") -> str:
 def test_a_daemon_whose_jvm_has_hung_up_says_nothing(kill_worker: bool) -> None:
     assert told_by_a_daemon("hush()", kill_worker) == ""
     told = told_by_a_daemon("hush()", kill_worker, "os.close(outfile.fileno())")
-    assert "Bad file descriptor" in told, "another error is told"
+    assert "Bad file descriptor" in told, "another error is printed"
 
 
 @pytest.mark.parametrize("kill_worker", [True, False])
-def test_spark_s_own_daemon_tells_it(kill_worker: bool) -> None:
+def test_spark_s_own_daemon_prints_it(kill_worker: bool) -> None:
     assert "BrokenPipeError" in told_by_a_daemon("", kill_worker)

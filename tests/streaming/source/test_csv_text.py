@@ -145,9 +145,8 @@ def test_records_that_are_not_utf8(share: float) -> None:
 
 def test_a_record_that_is_not_utf8_and_has_a_field_too_many(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Arrow's reader would print an error of its own."""
-    (bad, good) = read(
-        tmp_path, b"1,2\n\xfe,2,3,4\n5,6,7\n"[4:], CsvFiles(CsvDialect(), header=False, columns=("a", "b", "c"))
-    )
+    form = CsvFiles(CsvDialect(), header=False, columns=("a", "b", "c"))
+    bad, good = read(tmp_path, b"\xfe,2,3,4\n5,6,7\n", form)
     assert bad == "has 4 fields, where the schema has 3 columns"
     assert good == ("5", "6", "7")
     assert capfd.readouterr().err == ""

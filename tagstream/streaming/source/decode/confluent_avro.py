@@ -35,8 +35,7 @@ from tagstream.table.file_group.avro_reader import (
     AvroReader,
     container_block,
     container_header,
-    plain_schema,
-    unions_of_types,
+    readable_schema,
 )
 
 _MARK = 8
@@ -58,12 +57,9 @@ class Datums:
 
     def __init__(self, schema: dict[str, Any]) -> None:
         try:
-            plain = plain_schema(schema)
+            plain = readable_schema(schema)
         except ConfigError as e:
             raise UnreadableSchemaError(str(e)) from e
-        several = next(unions_of_types(plain, str(schema.get("name", ""))), None)
-        if several is not None:
-            raise UnreadableSchemaError(f"field {several} is a union of several types, and a column of a table has one")
         self._schema = fastavro.parse_schema(json.loads(json.dumps(plain)))
         mark = {"type": "fixed", "name": "tagstream_mark", "size": _MARK}
         fields = [{"name": "v", "type": plain}, {"name": "at", "type": mark}]
